@@ -2,12 +2,16 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -17,13 +21,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/admit"
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/imported"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/tool"
-	"github.com/tailgate-dev/tailgate/internal/tool/all"
 )
 
 func newPublished() *cobra.Command {
@@ -58,7 +60,7 @@ func newPublished() *cobra.Command {
 type importer struct {
 	dir, name, tool, latencyType, protocol string
 	size, rate                             int32
-	each, overwrite                        bool
+	overwrite                              bool
 	notes                                  []string
 }
 
@@ -68,10 +70,12 @@ func newImport() *cobra.Command {
 		Use:   "import FILE... --name NAME -o DIR",
 		Short: "Turn the output of a tool on a machine without Kubernetes into an export",
 		Long: "Turn the output of a tool on a machine without Kubernetes into an export, each FILE into a round:\n\n" +
-			"  sfnt-pingpong's table     the whole output, with its lines that begin with #\n" +
-			"  HdrHistogram log (.hlog)  nanoseconds with three significant digits; an interval is a round with --each-interval\n" +
+			"  sfnt-pingpong's table     the whole output of one run, with its lines that begin with #\n" +
+			"  HdrHistogram log (.hlog)  of one run without tags, nanoseconds with three significant digits, or of an export\n" +
 			"  list of samples           one number of nanoseconds a line, such as sfnt-pingpong's raw files (--raw)\n\n" +
-			"For all but the first, name what was measured: --tool, --latency-type, --protocol, --size and, in an open loop, --rate.\n" +
+			"For all but the first, name what was measured: --tool (of any name), --latency-type (but for an export's log), --protocol,\n" +
+			"--size and, in an open loop, --rate. The same content twice is refused, and so are intervals of one run as rounds: an\n" +
+			"interval over them would lack all that differs from run to run.\n" +
 			"get, compare and report read the result by its path. No agent observed the measurement, so that nothing proves it, and\n" +
 			"no verdict can be based on it.",
 		Example: "  " + name + " import bare-1.txt bare-2.txt --name bare-metal -o results --note hardware='Xeon 6246, X2522'\n" +
@@ -83,12 +87,11 @@ func newImport() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVarP(&i.dir, "output", "o", "", "directory that contains a subdirectory for each export")
 	f.StringVar(&i.name, "name", "", "name of the export")
-	f.StringVar(&i.tool, "tool", "", "tool that measured")
+	f.StringVar(&i.tool, "tool", "", "tool that measured; may be one that Tailgate does not have")
 	f.StringVar(&i.latencyType, "latency-type", "", "what the latencies count: RTT, or HalfRTT for half a round trip")
 	f.StringVar(&i.protocol, "protocol", "", "TCP, UDP or Multicast")
 	f.Int32Var(&i.size, "size", -1, "message size in bytes")
 	f.Int32Var(&i.rate, "rate", 0, "messages a second of an open loop; 0 for ping-pong")
-	f.BoolVar(&i.each, "each-interval", false, "take each interval of a .hlog as a round")
 	f.BoolVar(&i.overwrite, "overwrite", false, "replace an export of the same name")
 	f.StringArrayVar(&i.notes, "note", nil, "NAME=TEXT about the hardware, the settings or the limits; may be repeated")
 	return cmd
@@ -109,20 +112,37 @@ func (i *importer) run(ctx context.Context, args []string, stdout io.Writer) err
 		Namespace: "imported", Name: i.name, Tool: v1alpha1.Tool(i.tool), LatencyType: v1alpha1.LatencyType(i.latencyType),
 		Source: "imported from " + strings.Join(args, ", "), Notes: map[string]string{},
 	}
+	var first imported.File
+	for n, file := range args {
+		f, err := i.read(&r, file)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		if n == 0 {
+			first = f
+		} else if !maps.Equal(f.Notes, first.Notes) {
+			return fmt.Errorf("%s: its options or its environment, %q, are not those of %s, %q: import them apart", file, f.Notes, args[0], first.Notes)
+		}
+		for _, round := range f.Rounds {
+			if slices.ContainsFunc(v.Rounds, func(other imported.Round) bool { return reflect.DeepEqual(other, round) }) {
+				return fmt.Errorf("%s: it has the content of a round before: the same content twice is one round", file)
+			}
+			v.Rounds = append(v.Rounds, round)
+		}
+		if r.At.Before(f.At) {
+			r.At = f.At
+		}
+	}
+	maps.Copy(r.Notes, first.Notes)
 	for _, n := range i.notes {
 		key, value, _ := strings.Cut(n, "=")
 		if _, twice := r.Notes[key]; twice {
-			return fmt.Errorf("--note: %q is there twice; give each note a name of its own", key)
+			return fmt.Errorf("--note: %q is there twice, or the file has it; give each note a name of its own", key)
 		}
 		r.Notes[key] = value
 	}
-	for _, file := range args {
-		if err := i.add(&r, &v, file); err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-	}
 	if len(v.Rounds) > mostRounds {
-		return fmt.Errorf("--each-interval: there are %d intervals, and a benchmark has at most %d rounds", len(v.Rounds), mostRounds)
+		return fmt.Errorf("there are %d rounds, and a benchmark has at most %d", len(v.Rounds), mostRounds)
 	}
 	r.Variants = []imported.Variant{v}
 	b, err := r.Benchmark()
@@ -148,90 +168,104 @@ func admitted(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
 	}
 	u := &unstructured.Unstructured{Object: object}
 	u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("LatencyBenchmark"))
-	return admit.Object(ctx, u)
+	return export.Admit(ctx, u)
 }
 
-func (i *importer) add(r *imported.Result, v *imported.Variant, file string) error {
+// read reads a file as rounds of the result, whose tool and latency type it completes.
+func (i *importer) read(r *imported.Result, file string) (imported.File, error) {
 	info, err := os.Stat(file) // before it is opened, which waits for a writer of a named pipe
 	switch {
 	case err != nil:
-		return err
+		return imported.File{}, err
 	case !info.Mode().IsRegular() || info.Size() > mostRead:
-		return fmt.Errorf("it is no file of at most %d bytes: import a part of it", mostRead)
+		return imported.File{}, fmt.Errorf("it is no file of at most %d bytes: import a part of it", mostRead)
 	}
 	f, err := os.Open(file)
 	if err != nil {
-		return err
+		return imported.File{}, err
 	}
 	defer f.Close()
-	if r.At.Before(info.ModTime()) {
-		r.At = info.ModTime()
-	}
 	begin := make([]byte, 64<<10)
 	n, err := io.ReadFull(f, begin)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
-		return err
+		return imported.File{}, err
 	}
-	whole := io.MultiReader(bytes.NewReader(begin[:n]), io.LimitReader(f, mostRead))
-	switch begin = begin[:n]; {
+	begin = bytes.TrimPrefix(begin[:n], []byte("\ufeff"))
+	whole := io.MultiReader(bytes.NewReader(begin), io.LimitReader(f, mostRead))
+	line, _, _ := bytes.Cut(begin, []byte("\n"))
+	number := strings.Trim(string(bytes.TrimSpace(line)), "0123456789") == ""
+	switch {
 	case bytes.Contains(begin, []byte("%ile")):
-		return i.addSfnt(r, v, whole)
+		return i.readSfnt(r, whole)
 	case bytes.Contains(begin, []byte("TotalCount")):
-		return errors.New("a percentile distribution does not have the samples: import the histogram log (.hlog) of the same measurement")
+		return imported.File{}, errors.New("a percentile distribution does not have the samples: import the histogram log (.hlog) of the same measurement")
+	case !number && !bytes.Contains(begin, []byte("HISTF")) && !bytes.Contains(begin, []byte("Histogram log")):
+		return imported.File{}, fmt.Errorf("line 1: %.80q: it is neither a table of sfnt-pingpong, nor an HdrHistogram log, nor a list of nanoseconds, and nothing else can be imported", line)
 	}
 	c, err := i.cell(r)
 	if err != nil {
-		return err
+		return imported.File{}, err
 	}
+	var read imported.File
 	var histograms []result.Histogram
-	if bytes.HasPrefix(begin, []byte("#")) || bytes.HasPrefix(begin, []byte(`"`)) {
-		histograms, err = imported.HistogramLog(whole, r.LatencyType, i.each)
-	} else {
+	if number {
 		histograms = make([]result.Histogram, 1)
+		if err := i.needsType(); err != nil {
+			return imported.File{}, err
+		}
 		histograms[0], err = imported.Nanoseconds(whole, r.LatencyType)
+	} else {
+		histograms, read, err = imported.HistogramLog(whole, r.LatencyType)
+		if err == nil && read.LatencyType == "" {
+			err = i.needsType()
+		}
+		r.LatencyType = cmp.Or(r.LatencyType, read.LatencyType)
 	}
 	for _, c.Histogram = range histograms {
-		v.Rounds = append(v.Rounds, imported.Round{c})
+		c.StartedAt = read.At
+		read.Rounds = append(read.Rounds, imported.Round{c})
 	}
-	return err
+	return read, err
+}
+
+func (i *importer) needsType() error {
+	if t := v1alpha1.LatencyType(i.latencyType); t != v1alpha1.LatencyRTT && t != v1alpha1.LatencyHalfRTT {
+		return fmt.Errorf("--latency-type: %q is neither RTT nor HalfRTT (half a round trip); the file does not tell", i.latencyType)
+	}
+	return nil
 }
 
 // largestTable is the largest size of a table, in bytes.
 const largestTable = 1 << 20
 
-func (i *importer) addSfnt(r *imported.Result, v *imported.Variant, in io.Reader) error {
+func (i *importer) readSfnt(r *imported.Result, in io.Reader) (imported.File, error) {
 	content, err := io.ReadAll(io.LimitReader(in, largestTable))
 	if err != nil {
-		return err
+		return imported.File{}, err
 	}
-	round, kind, err := imported.Sfnt(content)
-	if err != nil {
-		return err
+	f, err := imported.Sfnt(content)
+	switch {
+	case err != nil:
+	case r.LatencyType != "" && r.LatencyType != f.LatencyType:
+		err = fmt.Errorf("--latency-type: it reports %s, not %s; remove the flag, and import files of one type together", f.LatencyType, r.LatencyType)
+	case r.Tool != "" && r.Tool != v1alpha1.ToolSfntPingpong:
+		err = fmt.Errorf("--tool: it is of %s, not of %s; remove the flag", v1alpha1.ToolSfntPingpong, r.Tool)
+	case i.protocol != "" || i.size >= 0 || i.rate != 0:
+		err = errors.New("--protocol, --size and --rate: a table says what was measured; remove these flags")
 	}
-	if r.LatencyType != "" && r.LatencyType != kind {
-		return fmt.Errorf("--latency-type: it reports %s, not %s; remove the flag, and import files of one type together", kind, r.LatencyType)
-	}
-	if r.Tool != "" && r.Tool != v1alpha1.ToolSfntPingpong {
-		return fmt.Errorf("--tool: it is of %s, not of %s; remove the flag", v1alpha1.ToolSfntPingpong, r.Tool)
-	}
-	if i.protocol != "" || i.size >= 0 || i.rate != 0 || i.each {
-		return errors.New("--protocol, --size, --rate and --each-interval: a table says what was measured; remove these flags")
-	}
-	r.LatencyType, r.Tool, v.Rounds = kind, v1alpha1.ToolSfntPingpong, append(v.Rounds, round)
-	return nil
+	r.LatencyType, r.Tool = f.LatencyType, v1alpha1.ToolSfntPingpong
+	return f, err
 }
 
 func (i *importer) cell(r *imported.Result) (result.Cell, error) {
 	c := tool.Cell{Traffic: v1alpha1.Traffic{Protocol: v1alpha1.Protocol(i.protocol), MessageSize: i.size, RatePerSecond: i.rate}}
-	d, err := all.Registry().Get(v1alpha1.Tool(i.tool))
+	var err error
 	switch {
-	case err != nil:
-		err = fmt.Errorf("--tool: %q is none of the tools that Tailgate has: %s", i.tool, "pinger, sfnt-pingpong, sfnt-stream, netperf, sockperf")
-	case i.latencyType != string(v1alpha1.LatencyRTT) && i.latencyType != string(v1alpha1.LatencyHalfRTT):
-		err = fmt.Errorf("--latency-type: %q is neither RTT nor HalfRTT (half a round trip); the file does not tell", i.latencyType)
+	case i.tool == "":
+		err = errors.New("--tool: name the tool that measured; the file does not tell")
 	case i.size < 0 || i.rate < 0:
 		err = errors.New("--size and --rate: give the message size in bytes, and for an open loop the messages a second")
-	case r.Tool != "" && r.Tool != d.Name():
+	case r.Tool != v1alpha1.Tool(i.tool):
 		err = fmt.Errorf("--tool: a file before is of %s; import them apart", r.Tool)
 	}
 	return result.Cell{Cell: c}, err

@@ -4,14 +4,19 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tailgate-dev/tailgate/internal/compare"
+	"github.com/tailgate-dev/tailgate/internal/export"
+	"github.com/tailgate-dev/tailgate/internal/tool/all"
 )
 
 // seeds is the directory with published tables.
@@ -59,7 +64,7 @@ func TestImport(t *testing.T) {
 	dir := t.TempDir()
 	slow, fast := seeds+"sfnt-e5-2620v4-full-feature.txt", seeds+"sfnt-e5-2620v4-ull.txt"
 	for name, file := range map[string]string{"slow": slow, "fast": fast} {
-		code, stdout, stderr := run("import", file, file, file, file, "--name", name, "-o", dir, "--note", "hardware=Xeon E5, SFC9250")
+		code, stdout, stderr := run("import", file, other(t, file, 1), other(t, file, 2), other(t, file, 3), "--name", name, "-o", dir, "--note", "hardware=Xeon E5, SFC9250")
 		if code != 0 || !strings.Contains(stdout, "4 rounds of sfnt-pingpong in ") || stderr != "" {
 			t.Fatalf("exit code %d, it printed %q and said %q", code, stdout, stderr)
 		}
@@ -82,10 +87,12 @@ func TestImport(t *testing.T) {
 	if code, _, stderr := run(raw...); code != 0 {
 		t.Fatalf("exit code %d, %q", code, stderr)
 	}
-	// The log of an export becomes the same export again.
+	// The log of an export names unit and type, and becomes the same export again.
 	histograms := filepath.Join(dir, "raw", "histograms", "default", "tcp-1.")
 	for _, args := range [][]string{
-		{"import", histograms + "hlog", "--name", "again-hlog", "--latency-type", "RTT", "--each-interval"},
+		{"import", histograms + "hlog", "--name", "again"},
+		{"import", histograms + "hlog", "--name", "again-half", "--latency-type", "HalfRTT"},
+		{"import", histograms + "hlog", "--name", "again-whole", "--latency-type", "RTT"},
 	} {
 		if code, _, stderr := run(append(args, cell...)...); code != 0 {
 			t.Fatalf("exit code %d, %q", code, stderr)
@@ -95,13 +102,60 @@ func TestImport(t *testing.T) {
 			_, line, _ := strings.Cut(stdout, ",tcp-1,"+metric+",Nanoseconds,1,1,")
 			line, _, _ = strings.Cut(line, "\n")
 			fields := strings.Split(line, ",")
-			if code != 0 || fields[0] != fields[1] || fields[0] == "" {
+			if code != 0 || fields[0] != fields[1] || fields[0] == "" || args[3] == "again" && fields[0] != map[string]string{"mean": "1550", "p50": "1500", "p90": "1600", "p99": "1600"}[metric] {
 				t.Errorf("%s, %s: exit code %d, %q, %q", args[3], metric, code, stderr, line)
 			}
 		}
 	}
 	if code, _, stderr := run(raw...); code != 1 || !strings.Contains(stderr, "exists") {
 		t.Errorf("a second import: exit code %d, %q", code, stderr)
+	}
+}
+
+// other returns a copy of a file with a table, as of another run: its rows have more iterations.
+func other(t *testing.T, file string, n int) string {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := regexp.MustCompile(`(?m)^([\pZ\t]*[0-9].*[^0-9])([0-9]+)[\pZ\t]*$`)
+	if !row.Match(content) {
+		t.Fatal("no row")
+	}
+	path := filepath.Join(t.TempDir(), "other.txt")
+	if err := os.WriteFile(path, row.ReplaceAll(content, []byte(fmt.Sprintf("${1}%d${2}", n))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A result of a tool that Tailgate does not have can be read, and is not compared with one that it has.
+func TestImportOfAnotherTool(t *testing.T) {
+	if own := slices.Sorted(maps.Keys(all.Registry())); !slices.Equal(own, export.Tools) {
+		t.Errorf("the tools are %v, and exports know %v", own, export.Tools)
+	}
+	dir := t.TempDir()
+	samples := filepath.Join(dir, "samples.dat")
+	if err := os.WriteFile(samples, []byte("1500\n1600\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range []string{"aeron", "pinger", "aeron_2"} {
+		code, _, stderr := run("import", samples, "--name", strings.ReplaceAll(tool, "_", "-"), "-o", dir, "--tool", tool, "--latency-type", "RTT", "--protocol", "UDP", "--size", "64", "--rate", "1000")
+		if code != 0 {
+			t.Fatal(stderr)
+		}
+	}
+	if code, stdout, stderr := run("get", filepath.Join(dir, "aeron")); code != 0 || !strings.Contains(stdout, "imported/aeron: aeron, RTT") {
+		t.Errorf("exit code %d, it said %q and printed\n%s", code, stderr, stdout)
+	}
+	for _, with := range []string{"pinger", "aeron-2"} {
+		if code, stdout, stderr := run("compare", filepath.Join(dir, "aeron"), filepath.Join(dir, with)); code != 1 || !strings.Contains(stderr, "measure both with the same tool") {
+			t.Errorf("%s: exit code %d, it said %q and printed\n%s", with, code, stderr, stdout)
+		}
+	}
+	if code, _, stderr := run("report", filepath.Join(dir, "aeron"), "-o", filepath.Join(dir, "report.html")); code != 0 {
+		t.Errorf("report: exit code %d, %q", code, stderr)
 	}
 }
 
@@ -115,6 +169,10 @@ func TestImportRefuses(t *testing.T) {
 		return path
 	}
 	samples, sweep := file("samples.dat", "1500\n"), seeds+"sfnt-e5-2620v4-ull.txt"
+	text, err := os.ReadFile(sweep)
+	if err != nil {
+		t.Fatal(err)
+	}
 	percentiles := file("x.hgrm", "Value Percentile TotalCount\n\n1.0 0.0 1\n2.0 1.0 9\n")
 	huge := file("huge.dat", "1\n")
 	if err := os.Truncate(huge, mostRead+1); err != nil {
@@ -130,7 +188,10 @@ func TestImportRefuses(t *testing.T) {
 	}{
 		"a named pipe":                 {[]string{pipe, "--name", "x"}, "it is no file of at most"},
 		"an empty file":                {[]string{file("empty", ""), "--name", "x", "--tool", "pinger", "--latency-type", "RTT", "--protocol", "TCP", "--size", "1"}, "it has no samples"},
-		"a table of another size":      {[]string{sweep, "--name", "x", "--size", "64"}, "--size, --rate and --each-interval: a table says what was measured; remove these flags"},
+		"a table of another size":      {[]string{sweep, "--name", "x", "--size", "64"}, "--protocol, --size and --rate: a table says what was measured; remove these flags"},
+		"the same content twice":       {[]string{sweep, other(t, sweep, 1), sweep, "--name", "x"}, "the same content twice is one round"},
+		"intervals as rounds":          {[]string{sweep, "--name", "x", "--each-interval"}, "unknown flag: --each-interval"},
+		"other options":                {[]string{sweep, file("spin.txt", strings.Replace(string(text), "sfnt-pingpong ", "sfnt-pingpong --spin ", 1)), "--name", "x"}, "import them apart"},
 		"no file":                      {[]string{}, "the files to import"},
 		"a file that does not exist":   {[]string{"nowhere.txt", "--name", "x"}, "nowhere.txt"},
 		"a directory":                  {[]string{dir, "--name", "x"}, "it is no file of at most"},
@@ -138,7 +199,8 @@ func TestImportRefuses(t *testing.T) {
 		"no name":                      {[]string{sweep}, "--output and --name"},
 		"a name that leaves":           {[]string{sweep, "--name", "../x"}, "--output and --name"},
 		"no tool":                      {[]string{samples, "--name", "x", "--latency-type", "RTT", "--protocol", "TCP", "--size", "1"}, "--tool: "},
-		"an unknown tool":              {[]string{samples, "--name", "x", "--tool", "iperf3"}, `--tool: "iperf3"`},
+		"a tool without a name":        {[]string{samples, "--name", "x", "--tool", "iperf 3", "--latency-type", "RTT", "--protocol", "TCP", "--size", "1"}, `spec.tool: "iperf 3" is no name of a tool`},
+		"another file's tool":          {[]string{sweep, samples, "--name", "x", "--size", "1", "--tool", "sfnt-pingpong"}, "remove these flags"},
 		"no latency type":              {[]string{samples, "--name", "x", "--tool", "pinger", "--protocol", "TCP", "--size", "1"}, "--latency-type: "},
 		"no size":                      {[]string{samples, "--name", "x", "--tool", "pinger", "--protocol", "TCP", "--latency-type", "RTT"}, "--size and --rate"},
 		"no protocol":                  {[]string{samples, "--name", "x", "--tool", "pinger", "--latency-type", "RTT", "--size", "1"}, "spec.workload.protocols"},
@@ -146,7 +208,7 @@ func TestImportRefuses(t *testing.T) {
 		"another latency type":         {[]string{sweep, "--name", "x", "--latency-type", "RTT"}, "--latency-type: it reports HalfRTT, not RTT"},
 		"a table of another tool":      {[]string{sweep, "--name", "x", "--tool", "pinger"}, "--tool: it is of sfnt-pingpong"},
 		"a percentile distribution":    {[]string{percentiles, "--name", "x"}, "import the histogram log (.hlog)"},
-		"a note without a value":       {[]string{sweep, "--name", "x", "--note", "hardware"}, "kubectl tailgate: spec.notes[0].value"},
+		"a note without a value":       {[]string{sweep, "--name", "x", "--note", "hardware"}, "kubectl tailgate: spec.notes[1].value"},
 		"text":                         {[]string{file("text", "hello\n"), "--name", "x", "--tool", "pinger", "--latency-type", "RTT", "--protocol", "TCP", "--size", "1"}, "line 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -178,9 +240,9 @@ func FuzzImport(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(content, true)
+		f.Add(content)
 	}
-	f.Fuzz(func(t *testing.T, content []byte, each bool) {
+	f.Fuzz(func(t *testing.T, content []byte) {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "file")
 		if err := os.WriteFile(file, content, 0o600); err != nil {
@@ -188,7 +250,7 @@ func FuzzImport(f *testing.F) {
 		}
 		args := []string{"import", file, "--name", "x", "-o", dir}
 		if !bytes.Contains(content, []byte("%ile")) { // of a table, which says what it measured
-			args = append(append(args, cell...), fmt.Sprintf("--each-interval=%t", each))
+			args = append(args, cell...)
 		}
 		code, stdout, stderr := run(args...)
 		if code != 0 {

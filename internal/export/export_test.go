@@ -219,7 +219,7 @@ func TestPercentiles(t *testing.T) {
 		if !ok {
 			t.Fatalf("there is no %s", name)
 		}
-		if !strings.HasPrefix(text, "       Value     Percentile TotalCount 1/(1-Percentile)\n\n") || strings.Count(text, "\n#[") != 3 {
+		if !strings.HasPrefix(text, "       Value     Percentile TotalCount 1/(1-Percentile)\n\n") || strings.Count(text, "\n#[") != 4 || !strings.HasSuffix(text, "\n#[Tailgate: us of type HalfRTT]\n") {
 			t.Errorf("%s is\n%s", name, text)
 		}
 		line := regexp.MustCompile(`(?m)^\s+([0-9.]+)\s+([0-9.]+)\s+([0-9]+)(?:\s+([0-9.]+))?$`)

@@ -2,6 +2,7 @@ package export
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"path"
 	"strings"
@@ -14,6 +15,23 @@ import (
 
 // ticksPerHalfDistance lines of a .hgrm halve the share beyond, as in HistogramLogProcessor.
 const ticksPerHalfDistance = 5
+
+// LogComment begins the comment of an export's histogram log, and of its percentiles, in which they
+// name unit and type.
+const LogComment = "#[Tailgate: "
+
+const roundTrips = LogComment + "an interval is a round, in ns of whole round trips (RTT), shown as "
+
+// ReadLogComment returns how latencies are shown of whose round trips a log is.
+func ReadLogComment(line string) (v1alpha1.LatencyType, error) {
+	switch shown, _ := strings.CutPrefix(line, roundTrips); shown {
+	case string(v1alpha1.LatencyRTT) + "]":
+		return v1alpha1.LatencyRTT, nil
+	case string(v1alpha1.LatencyHalfRTT) + "]":
+		return v1alpha1.LatencyHalfRTT, nil
+	}
+	return "", fmt.Errorf("%.120q is not of round trips: captured times cannot be imported", line)
+}
 
 // histograms writes for every cell the distribution of all rounds and of each as percentiles, in µs
 // of the benchmark's latency type, and a histogram log with an interval for each round, which has
@@ -43,13 +61,16 @@ func (w *writer) histograms(under string, b Benchmark) error {
 func (w *writer) rounds(name string, s report.Series) (all *hdr.Histogram, log []byte, err error) {
 	var out bytes.Buffer
 	intervals := hdr.NewHistogramLogWriter(&out)
-	start := s.Rounds[0].StartedAt.UnixMilli()
-	for _, write := range []func() error{
-		intervals.OutputLogFormatVersion, func() error { return intervals.OutputStartTime(start) }, intervals.OutputLegend,
-	} {
-		if err := write(); err != nil {
-			return nil, nil, err
-		}
+	comment := roundTrips + string(s.LatencyType) + "]"
+	if s.LatencyType == v1alpha1.ResultInToOut {
+		comment = LogComment + "an interval is a round, in ns of captured times (" + string(s.LatencyType) + ")]"
+	}
+	err = intervals.OutputLogFormatVersion()
+	if fmt.Fprintln(&out, comment); !s.Rounds[0].StartedAt.IsZero() {
+		err = errors.Join(err, intervals.OutputStartTime(s.Rounds[0].StartedAt.UnixMilli()))
+	}
+	if err := errors.Join(err, intervals.OutputLegend()); err != nil {
+		return nil, nil, err
 	}
 	var decoded []*hdr.Histogram
 	for _, r := range s.Rounds {
@@ -57,8 +78,8 @@ func (w *writer) rounds(name string, s report.Series) (all *hdr.Histogram, log [
 		if err != nil {
 			return nil, nil, fmt.Errorf("round %d: %w", r.Number, err)
 		}
-		h.SetStartTimeMs(r.StartedAt.UnixMilli())
-		h.SetEndTimeMs(r.FinishedAt.UnixMilli())
+		h.SetStartTimeMs(max(r.StartedAt.UnixMilli(), 0))
+		h.SetEndTimeMs(max(r.FinishedAt.UnixMilli(), 0))
 		if err := intervals.OutputIntervalHistogram(h); err != nil {
 			return nil, nil, fmt.Errorf("round %d: %w", r.Number, err)
 		}
@@ -105,5 +126,6 @@ func (w *writer) percentiles(name string, h *hdr.Histogram, s report.Series) err
 			out.WriteString(line)
 		}
 	}
+	fmt.Fprintf(&out, "%sus of type %s]\n", LogComment, s.LatencyType)
 	return w.file(name, out.Bytes())
 }

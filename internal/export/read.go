@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -224,11 +225,35 @@ func parse(ctx context.Context, content []byte, kind string, into client.Object)
 	if u.GetName() == "" {
 		return fmt.Errorf("the %s has no name", kind)
 	}
-	if err := admit.Known(ctx, u); err != nil {
+	if err := Admit(ctx, u); err != nil {
 		return err
 	}
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into)
 }
+
+// Imported is the UID of a benchmark that no agent measured.
+const Imported = "imported"
+
+// Admit checks an object by its kind's definition, and drops unknown fields. The tool of a benchmark
+// that no agent measured may have any name.
+func Admit(ctx context.Context, u *unstructured.Unstructured) error {
+	name, _, _ := unstructured.NestedString(u.Object, "spec", "tool")
+	if u.GetUID() != Imported || slices.Contains(Tools, v1alpha1.Tool(name)) {
+		return admit.Known(ctx, u)
+	}
+	if !foreignTool.MatchString(name) {
+		return fmt.Errorf("spec.tool: %.80q is no name of a tool: at most 63 letters, digits, dots, hyphens and underscores", name)
+	}
+	_ = unstructured.SetNestedField(u.Object, string(v1alpha1.ToolPinger), "spec", "tool") // the spec has a tool
+	err := admit.Known(ctx, u)
+	_ = unstructured.SetNestedField(u.Object, name, "spec", "tool")
+	return err
+}
+
+// Tools are those that a benchmark can use.
+var Tools = []v1alpha1.Tool{v1alpha1.ToolNetperf, v1alpha1.ToolPinger, v1alpha1.ToolSfntPingpong, v1alpha1.ToolSfntStream, v1alpha1.ToolSockperf}
+
+var foreignTool = regexp.MustCompile(`^[A-Za-z0-9][-._A-Za-z0-9]{0,62}$`)
 
 func (m manifest) run(from source, s v1alpha1.StoredResult) (result.Stored, error) {
 	if strings.Contains(s.Run, "/") {

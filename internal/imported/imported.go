@@ -26,7 +26,8 @@ import (
 type Result struct {
 	Namespace string `json:"-"`
 	Name      string `json:"name"`
-	// Source says in a few words where the result is from, At when it was measured or published.
+	// Source says in a few words where the result is from, At when it was measured or published, or
+	// zero. Tool may be another than the API's.
 	Source string    `json:"source"`
 	At     time.Time `json:"at"`
 	// Notes describe its hardware and its limits.
@@ -52,10 +53,14 @@ type Round []result.Cell
 
 // Benchmark returns the result as a complete benchmark with stored runs.
 func (r Result) Benchmark() (export.Benchmark, error) {
-	b := &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name, UID: "imported"}, Spec: r.spec()}
+	b := &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name, UID: export.Imported}, Spec: r.spec()}
+	completed := r.At
+	if completed.IsZero() {
+		completed = time.Now()
+	}
 	b.Status.Conditions = []metav1.Condition{{
 		Type: v1alpha1.ConditionSucceeded, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonComplete, Message: r.Source,
-		LastTransitionTime: metav1.NewTime(r.At.UTC().Truncate(time.Second)),
+		LastTransitionTime: metav1.NewTime(completed.UTC().Truncate(time.Second)),
 	}}
 	all := export.Benchmark{Object: b}
 	for _, run := range plan.Runs(b) {
@@ -111,7 +116,7 @@ func (r Result) run(run plan.Run, v Variant) (result.Stored, error) {
 			if of < 0 {
 				return result.Stored{}, fmt.Errorf("no benchmark measures %s together with its other cells", c.CellName())
 			}
-			c.Cell, c.Tool, c.StartedAt, c.FinishedAt = run.Cells[of], string(r.Tool), r.At, r.At
+			c.Cell, c.Tool, c.FinishedAt = run.Cells[of], string(r.Tool), c.StartedAt
 			switch {
 			case r.InToOut && role == v1alpha1.RoleServer:
 				d.Captured = append(d.Captured, result.Captured{Cell: c.Name, Histogram: c.Histogram, Own: c.Own})

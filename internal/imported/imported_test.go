@@ -184,13 +184,22 @@ func TestSfntRefuses(t *testing.T) {
 		"an unknown interval":         {"1/2 RTT", "one way", `it reports "one way"`},
 		"neither":                     {"# reporting: 1/2 RTT\n", "", ""},
 		"no protocol":                 {" tcp ", " pipe ", "cmdline: it names neither tcp nor udp"},
+		"multicast over TCP":          {" tcp ", " --mcast=239.1.2.3 tcp ", "cmdline: it names neither tcp nor udp"},
+		"several pings, apart":        {" tcp ", " --n-pings 4 tcp ", "cmdline: --n-pings is 4"},
+		"an unknown option":           {" tcp ", " --burst=4 tcp ", "cmdline: --burst is none of the options"},
+		"another size than asked for": {" tcp ", " --sizes=64,256 tcp ", "cmdline: --sizes does not name size 1"},
+		"a whole round trip":          {" tcp ", " --rtt tcp ", "it reports 1/2 RTT, and its command line has --rtt: true"},
+		"a second calibration":        {"# reporting", "# WARNING: tsc_hz changed to 1 on recheck\n# reporting", "tsc_hz changed"},
+		"two command lines":           {"# reporting", "# cmdline: sfnt-pingpong udp h\n# reporting", "line 3: a second cmdline"},
+		"two headings":                {"#	size", "#\tsize\tmean\tmin\tmedian\tmax\t%ile\tstddev\titer\n#\tsize", "a second heading"},
+		"another tool":                {"median", "n_gaps", "it is a table of sfnt-stream"},
 		"no rows":                     {"\t1\t1500", "# 1500", "0 rows"},
 		"a row twice":                 {"\t1\t1500\t1400\t1490\t9000\t1600\t40\t1000\n", strings.Repeat("\t1\t1500\t1400\t1490\t9000\t1600\t40\t1000\n", 2), "size 1: it has two rows"},
 		"a median above the largest":  {"1490", "9001", "size 1: its figures contradict"},
 		"a mean below the smallest":   {"1500", "1399", "size 1: its figures contradict"},
 		"no iterations":               {"\t1000\n", "\t0\n", "size 1: its figures contradict"},
 		"a stall":                     {"1400", "-4", "size 1: its figures contradict"},
-		"too long":                    {"9000", "30000000001", "size 1: its figures contradict"},
+		"too long":                    {"9000", "30000000001", "size 1: a round trip took more than"},
 		"a size that is no size":      {"\t1\t1500", "\t4294967296\t1500", "size 4294967296: "},
 		"other columns":               {"median", "p50", "columns"},
 		"a number with too few parts": {"\t40\t1000", "\t40", "7 columns, not 8"},
@@ -206,10 +215,10 @@ func TestSfntRefuses(t *testing.T) {
 			if text == table {
 				t.Fatal("nothing was changed")
 			}
-			_, kind, err := Sfnt([]byte(text))
+			f, err := Sfnt([]byte(text))
 			if c.want == "" { // Older builds report half a round trip without saying so.
-				if err != nil || kind != v1alpha1.LatencyHalfRTT {
-					t.Errorf("got %s, %v", kind, err)
+				if err != nil || f.LatencyType != v1alpha1.LatencyHalfRTT {
+					t.Errorf("got %s, %v", f.LatencyType, err)
 				}
 				return
 			}
@@ -255,27 +264,39 @@ func log(t testing.TB, least, most int64, digits int, intervals ...[]int64) stri
 }
 
 func TestHistogramLog(t *testing.T) {
-	text := log(t, 1, 3_600_000_000_000, 3, []int64{1000, 1500}, []int64{2_000_000, 70_000_000_000})
-	all, err := HistogramLog(strings.NewReader(text), v1alpha1.LatencyRTT, false)
-	if err != nil || len(all) != 1 || all[0].Count != 3 || all[0].OverRange != 1 || all[0].MinNs != 1000 {
+	text := log(t, 1, 3_600_000_000_000, 3, []int64{1000, 1500}, []int64{2_000_000, 2_500_000})
+	all, f, err := HistogramLog(strings.NewReader(text), v1alpha1.LatencyHalfRTT)
+	if err != nil || len(all) != 1 || all[0].Count != 4 || all[0].OverRange != 0 || all[0].MinNs != 2000 || !f.At.IsZero() {
 		t.Fatalf("got %+v, %v", all, err)
 	}
 	if _, err := resulttest.Merge(all...); err != nil {
 		t.Error(err)
 	}
-	each, err := HistogramLog(strings.NewReader(text), v1alpha1.LatencyHalfRTT, true)
-	if err != nil || len(each) != 2 || each[0].MinNs != 2000 || each[0].MaxNs != 3000 {
+	own := "#[Tailgate: an interval is a round, in ns of whole round trips (RTT), shown as HalfRTT]\n"
+	each, f, err := HistogramLog(strings.NewReader(own+text), "")
+	if err != nil || len(each) != 2 || each[0].MinNs != 1000 || each[0].MaxNs != 1500 || f.LatencyType != v1alpha1.LatencyHalfRTT {
 		t.Errorf("got %+v, %v", each, err)
 	}
+	line := text[strings.LastIndex(strings.TrimSpace(text), "\n")+1:]
 	for name, c := range map[string]struct{ text, want string }{
-		"coarse":        {log(t, 1, 1_000_000, 2, []int64{9}), "3 significant digits"},
-		"microseconds":  {log(t, 1000, 1_000_000_000, 3, []int64{9000}), "nanoseconds from 1"},
-		"no intervals":  {"#[Histogram log format version 1.3]\n", "no intervals"},
-		"no histogram":  {"1,2,3,what\n", "line 1: reading its header"},
-		"a cut line":    {text[:len(text)-40], "reading its"},
-		"a longer line": {strings.Repeat("1", 2<<20), "line 1"},
+		"coarse":                  {log(t, 1, 1_000_000, 2, []int64{9}), "3 significant digits"},
+		"microseconds":            {log(t, 1000, 1_000_000_000, 3, []int64{9000}), "nanoseconds from 1"},
+		"a value beyond a minute": {log(t, 1, 3_600_000_000_000, 3, []int64{70_000_000_000}), "nanoseconds from 1 to 60000000000"},
+		"no intervals":            {"#[Histogram log format version 1.3]\n", "no intervals"},
+		"no histogram":            {"1,2,3,what\n", "line 1: reading its header"},
+		"no interval":             {"hello\n", `line 1: "hello" is not an interval`},
+		"a cut line":              {text[:len(text)-40], "reading its"},
+		"a longer line":           {strings.Repeat("1", 2<<20), "line 1"},
+		"more after a line":       {strings.TrimSpace(text) + "AAAA\n", "another line is in it"},
+		"an interval twice":       {text + line, "line 5: it is the same interval as in line 4"},
+		"two headings":            {text + text, "a second heading"},
+		"two start times":         {"#[StartTime: 1 (seconds since epoch), x]\n#[StartTime: 2 (seconds since epoch), x]\n" + text, "line 2: it has a second StartTime"},
+		"another unit":            {"#[Values are in microseconds]\n" + text, "line 1: "},
+		"a tag among none":        {text + "Tag=READ," + line, "it has the series READ"},
+		"captured times":          {"#[Tailgate: an interval is a round, in ns of captured times (InToOut)]\n" + text, "captured times cannot be imported"},
+		"two logs of exports":     {own + own + text, "several exports"},
 	} {
-		if _, err := HistogramLog(strings.NewReader(c.text), v1alpha1.LatencyRTT, false); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, _, err := HistogramLog(strings.NewReader(c.text), v1alpha1.LatencyRTT); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)
 		}
 	}
@@ -289,14 +310,14 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, content []byte) {
 		cell := result.Cell{Cell: tool.Cell{Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP, MessageSize: 1}}}
 		var rounds []Round
-		if round, _, err := Sfnt(content); err == nil {
-			rounds = append(rounds, round)
+		if f, err := Sfnt(content); err == nil {
+			rounds = append(rounds, f.Rounds...)
 		}
 		if h, err := Nanoseconds(bytes.NewReader(content), v1alpha1.LatencyHalfRTT); err == nil {
 			cell.Histogram = h
 			rounds = append(rounds, Round{cell})
 		}
-		if all, err := HistogramLog(bytes.NewReader(content), v1alpha1.LatencyHalfRTT, false); err == nil {
+		if all, _, err := HistogramLog(bytes.NewReader(content), v1alpha1.LatencyHalfRTT); err == nil {
 			cell.Histogram = all[0]
 			rounds = append(rounds, Round{cell})
 		}

@@ -5,14 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
+	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/text"
 	"github.com/tailgate-dev/tailgate/internal/tool"
+	"github.com/tailgate-dev/tailgate/internal/tool/sfnt"
 	"github.com/tailgate-dev/tailgate/internal/tool/sfntpingpong"
 )
 
@@ -22,53 +27,157 @@ const (
 	mostSizes = 32
 )
 
-// Sfnt reads sfnt-pingpong's table, and its latency type. Rows become round trips.
-func Sfnt(output []byte) (Round, v1alpha1.LatencyType, error) {
+// File is the content of a file: rounds, how their latencies are shown, and when it was measured, or
+// zero.
+type File struct {
+	Rounds      []Round
+	LatencyType v1alpha1.LatencyType
+	At          time.Time
+	// Notes are settings that the file names.
+	Notes map[string]string
+}
+
+// Sfnt reads sfnt-pingpong's table as a round. Its rows become round trips.
+func Sfnt(output []byte) (File, error) {
+	if strings.Contains(string(output), "n_gaps") {
+		return File{}, errors.New("it is a table of sfnt-stream, and only those of sfnt-pingpong can be imported")
+	}
 	header, rows, err := sfntpingpong.ParseTable(output)
 	if err != nil {
-		return nil, "", err
+		return File{}, err
 	}
 	if len(rows) == 0 || len(rows) > mostSizes {
-		return nil, "", fmt.Errorf("it has %d rows of numbers, and 1 to %d can be imported", len(rows), mostSizes)
+		return File{}, fmt.Errorf("it has %d rows of numbers, and 1 to %d can be imported", len(rows), mostSizes)
 	}
 	fullRTT, err := header.FullRTT()
 	if err != nil {
-		return nil, "", fmt.Errorf("%w: import the whole output, with its lines that begin with #", err)
+		return File{}, fmt.Errorf("%w: import the whole output, with its lines that begin with #", err)
+	}
+	if err := header.CheckRecalibration(v1alpha1.ToolSfntPingpong); err != nil {
+		return File{}, err
 	}
 	if p := header.Value("percentile"); p != "99" {
-		return nil, "", fmt.Errorf("percentile: its %%ile is p%.20s, not p99: run it without --percentile, and import the whole output", p)
+		return File{}, fmt.Errorf("percentile: its %%ile is p%.20s, not p99: run it without --percentile, and import the whole output", p)
 	}
-	var protocol v1alpha1.Protocol
-	for _, word := range strings.Fields(header.Value("cmdline")) {
-		if p := v1alpha1.Protocol(strings.ToUpper(word)); p == v1alpha1.ProtocolTCP || p == v1alpha1.ProtocolUDP {
-			protocol = p
-		}
+	protocol, notes, err := commandLine(header.Value("cmdline"), rows)
+	if err != nil {
+		return File{}, fmt.Errorf("cmdline: %w", err)
 	}
-	if protocol == "" {
-		return nil, "", errors.New("cmdline: it names neither tcp nor udp: import the whole output of one of these")
+	if set := environment(header); set != "" {
+		notes["environment"] = set
 	}
-	kind, factor := v1alpha1.LatencyHalfRTT, int64(2)
+	f := File{Rounds: make([]Round, 1), LatencyType: v1alpha1.LatencyHalfRTT, At: dateOf(header.Value("date")), Notes: notes}
 	if fullRTT {
-		kind, factor = v1alpha1.LatencyRTT, 1
+		f.LatencyType = v1alpha1.LatencyRTT
 	}
-	var round Round
+	factor := factorOf(f.LatencyType)
 	for _, r := range rows {
-		ordered := slices.IsSorted([]int64{1, r.Min, r.Median, r.Percentile, r.Max, longest / factor}) && r.Min <= r.Mean && r.Mean <= r.Max
-		if !ordered || r.StdDev < 0 || r.StdDev > longest || r.Iterations < 1 || r.Size < 0 || r.Size > math.MaxInt32 {
-			return nil, "", fmt.Errorf("size %d: its figures contradict each other, or a stall overflowed the tool's counters, as 1.5.0's do after 2 s; use 1.6 or later", r.Size)
+		if r.Max > longest/factor || r.StdDev > longest {
+			return File{}, fmt.Errorf("size %d: a round trip took more than %s", r.Size, time.Duration(longest))
 		}
-		if slices.ContainsFunc(round, func(c result.Cell) bool { return int64(c.MessageSize) == r.Size }) {
-			return nil, "", fmt.Errorf("size %d: it has two rows; import one sweep a file", r.Size)
+		if slices.ContainsFunc(f.Rounds[0], func(c result.Cell) bool { return int64(c.MessageSize) == r.Size }) {
+			return File{}, fmt.Errorf("size %d: it has two rows; import one sweep a file", r.Size)
 		}
-		round = append(round, result.Cell{
-			Cell: tool.Cell{Traffic: v1alpha1.Traffic{Protocol: protocol, MessageSize: int32(r.Size)}}, ToolVersion: header.Version(),
+		f.Rounds[0] = append(f.Rounds[0], result.Cell{
+			Cell:        tool.Cell{Traffic: v1alpha1.Traffic{Protocol: protocol, MessageSize: int32(r.Size)}},
+			ToolVersion: header.Version(), StartedAt: f.At, Warnings: header.Warnings(v1alpha1.ToolSfntPingpong),
 			Own: &tool.Own{
 				Count: r.Iterations, MeanNs: float64(r.Mean * factor), MinNs: r.Min * factor, MaxNs: r.Max * factor,
 				StdDevNs: r.StdDev * factor, P50Ns: r.Median * factor, P99Ns: r.Percentile * factor, StepNs: factor,
 			},
 		})
 	}
-	return round, kind, nil
+	return f, nil
+}
+
+// The options of sfnt-pingpong 1.5.0 to 1.6.0: which have no value, which change neither messages
+// nor latencies by themselves, and which select multicast. All others are noted.
+var (
+	flags     = strings.Fields("connect spin rtt mcastloop forkboth nodelay more v6only ipv4 ipv6 quiet verbose q v")
+	ordinary  = strings.Fields("port sizes rtt raw percentile minmsg maxmsg minms maxms miniter maxiter warmupiter warmupms ttl bind timeout affinity v6only ipv4 quiet verbose q v")
+	multicast = strings.Fields("mcast mcastintf mcastloop")
+	others    = strings.Fields("connect spin muxer bindtodev forkboth n-pipe n-unix-d n-unix-s n-udp n-tcpc n-tcpl tcpc-serv n-pings n-pongs nodelay busy-poll sleep-gap spin-gap more ipv6")
+)
+
+var listOfSizes = regexp.MustCompile(`^\d+(,\d+)*$`)
+
+// commandLine returns the protocol of a command line of sfnt-pingpong, and its options as a note.
+func commandLine(line string, rows []sfntpingpong.Row) (v1alpha1.Protocol, map[string]string, error) {
+	words := strings.Fields(line)
+	var group bool
+	var noted []string
+	for words = words[min(1, len(words)):]; len(words) > 0 && strings.HasPrefix(words[0], "-"); {
+		option := strings.TrimLeft(words[0], "-")
+		words = words[1:]
+		if option == "" {
+			break
+		}
+		name, value, given := strings.Cut(option, "=")
+		if !given && !slices.Contains(flags, name) && len(words) > 0 {
+			value, words = words[0], words[1:]
+		}
+		switch {
+		case slices.Contains(multicast, name):
+			group = true
+		case name == "n-pings" || name == "n-pongs":
+			if value != "1" && value != "1;1" {
+				return "", nil, fmt.Errorf("--%s is %.20s: a latency of several messages is that of no other tool and size", name, value)
+			}
+		case name == "sizes" && listOfSizes.MatchString(value):
+			for _, r := range rows {
+				if !slices.Contains(strings.Split(value, ","), strconv.FormatInt(r.Size, 10)) {
+					return "", nil, fmt.Errorf("--sizes does not name size %d, of which there is a row", r.Size)
+				}
+			}
+		case slices.Contains(ordinary, name):
+		case slices.Contains(others, name):
+			noted = append(noted, strings.TrimSuffix("--"+name+"="+value, "="))
+		default:
+			return "", nil, fmt.Errorf("--%.40s is none of the options that are known", name)
+		}
+	}
+	var protocol v1alpha1.Protocol
+	switch word := strings.Join(words[:min(1, len(words))], ""); {
+	case word == "udp" && group:
+		protocol = v1alpha1.ProtocolMulticast
+	case (word == "tcp" || word == "udp") && !group:
+		protocol = v1alpha1.Protocol(strings.ToUpper(word))
+	default:
+		return "", nil, fmt.Errorf("it names neither tcp nor udp, but %.40q: import the whole output of one of these", word)
+	}
+	notes := map[string]string{}
+	if slices.Sort(noted); len(noted) > 0 {
+		notes["options"] = text.Shorten(strings.Join(noted, " "), mostNote)
+	}
+	return protocol, notes, nil
+}
+
+// mostNote is the longest value of a note, in characters.
+const mostNote = 256
+
+// environment returns the variables in a table's header that change how sockets work.
+func environment(h sfnt.Header) string {
+	var all []string
+	for _, e := range h {
+		for _, prefix := range []string{"LD_PRELOAD", "server LD_PRELOAD", "EF_", "VMA_", "onload_version"} {
+			if strings.HasPrefix(e.Key, prefix) {
+				all = append(all, e.Key+"="+e.Value)
+			}
+		}
+	}
+	slices.Sort(all)
+	return text.Shorten(strings.Join(all, " "), mostNote)
+}
+
+// dateOf reads what date prints in English; a zone without a number is taken for UTC.
+func dateOf(date string) time.Time {
+	date = strings.Join(strings.Fields(date), " ")
+	for _, layout := range []string{"Mon Jan 2 15:04:05 MST 2006", "Mon 2 Jan 15:04:05 MST 2006", "Mon Jan 2 03:04:05 PM MST 2006", "Mon 2 Jan 03:04:05 PM MST 2006"} {
+		if at, err := time.Parse(layout, date); err == nil {
+			return at.UTC()
+		}
+	}
+	return time.Time{}
 }
 
 // Nanoseconds reads whole ns of a latency type, one a line, as sfnt-pingpong's raw files.
@@ -102,41 +211,109 @@ func factorOf(kind v1alpha1.LatencyType) int64 {
 // mostIntervals is the largest number of intervals of a histogram log: a day of seconds.
 const mostIntervals = 86_400
 
-// HistogramLog reads an HdrHistogram log of ns: each interval's histogram, or all in one.
-func HistogramLog(r io.Reader, kind v1alpha1.LatencyType, each bool) ([]result.Histogram, error) {
-	var all []result.Histogram
-	recorder, number, intervals := result.NewRecorder(), 0, 0
-	lines := bufio.NewScanner(r)
+var (
+	startTime = regexp.MustCompile(`^#\[StartTime: ([0-9]{1,10})(?:\.[0-9]*)? \(seconds since epoch\)`)
+	otherUnit = regexp.MustCompile(`(?i)\b(milli-?seconds?|micro-?seconds?|[mµu]secs?|[mµu]s)\b`)
+	// interval is a line with start, length, maximum and histogram, and maybe a tag.
+	interval = regexp.MustCompile(`^(?:Tag=([^,]*),)?[0-9.]+,[0-9.]+,[0-9.]+,(\S+)$`)
+)
+
+// HistogramLog reads an HdrHistogram log of ns as one round, or an export's as its rounds. kind is
+// the type of the latencies; an export's log names its own, and kind may be empty.
+func HistogramLog(r io.Reader, kind v1alpha1.LatencyType) ([]result.Histogram, File, error) {
+	l := intervals{kind: kind, recorder: result.NewRecorder(), seen: map[string]int{}, tags: map[string]bool{}}
+	lines, number := bufio.NewScanner(r), 0
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		number++
-		line := lines.Text()
-		if line == "" || line[0] == '#' || line[0] == '"' {
+		if number++; lines.Text() == "" {
 			continue
 		}
-		if intervals++; intervals > mostIntervals {
-			return nil, fmt.Errorf("line %d: it has more than %d intervals", number, mostIntervals)
-		}
-		if err := result.RecordEncoded(recorder, line[strings.LastIndexByte(line, ',')+1:], factorOf(kind)); err != nil {
-			return nil, fmt.Errorf("line %d: %w", number, err)
-		}
-		if each {
-			h, err := recorder.Histogram()
-			if err != nil {
-				return nil, err
-			}
-			all, recorder = append(all, h), result.NewRecorder()
+		if err := l.add(number, lines.Text()); err != nil {
+			return nil, File{}, fmt.Errorf("line %d: %w", number, err)
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("line %d: %w", number+1, err)
+		return nil, File{}, fmt.Errorf("line %d: %w", number+1, err)
 	}
-	if intervals == 0 {
-		return nil, errors.New("it has no intervals")
+	if len(l.tags) > 0 {
+		return nil, File{}, fmt.Errorf("it has the series %s: split it by their tags, and import one series a file", text.List(slices.Sorted(maps.Keys(l.tags)), 8, ", "))
 	}
-	if each {
-		return all, nil
+	if len(l.seen) == 0 {
+		return nil, File{}, errors.New("it has no intervals")
 	}
-	h, err := recorder.Histogram()
-	return []result.Histogram{h}, err
+	if !l.own {
+		h, err := l.recorder.Histogram()
+		l.rounds = append(l.rounds, h)
+		return l.rounds, l.file, err
+	}
+	return l.rounds, l.file, nil
+}
+
+// intervals are a histogram log, as far as it was read.
+type intervals struct {
+	kind     v1alpha1.LatencyType
+	recorder *result.Recorder
+	rounds   []result.Histogram
+	file     File
+	// own: it is of an export, with an interval for each round and whole round trips.
+	own bool
+	// began: the heading of the intervals was read.
+	began bool
+	// seen has the lines of intervals with their numbers.
+	seen map[string]int
+	tags map[string]bool
+}
+
+func (l *intervals) add(number int, line string) error {
+	switch {
+	case strings.HasPrefix(line, export.LogComment):
+		if l.own || len(l.seen) > 0 {
+			return errors.New("it has the logs of several exports: import one a file")
+		}
+		var err error
+		l.own = true
+		l.file.LatencyType, err = export.ReadLogComment(line)
+		return err
+	case line[0] == '#':
+		start := startTime.FindStringSubmatch(line)
+		switch {
+		case start != nil && !l.file.At.IsZero(), start != nil && len(l.seen) > 0:
+			return errors.New("it has a second StartTime, of another run: import one run a file")
+		case start != nil:
+			seconds, _ := strconv.ParseInt(start[1], 10, 64) // at most ten digits
+			l.file.At = time.Unix(seconds, 0).UTC()
+		case otherUnit.MatchString(line):
+			return fmt.Errorf("%.80q names another unit than nanoseconds: convert the values", line)
+		}
+		return nil
+	case line[0] == '"':
+		if l.began || len(l.seen) > 0 {
+			return errors.New("it has a second heading, of another run: import one run a file")
+		}
+		l.began = true
+		return nil
+	}
+	found := interval.FindStringSubmatch(line)
+	switch {
+	case found == nil:
+		return fmt.Errorf("%.80q is not an interval: its start, length and maximum, and a histogram", line)
+	case strings.HasPrefix(line, "Tag="):
+		l.tags[found[1]] = true
+		return nil
+	case l.seen[line] > 0:
+		return fmt.Errorf("it is the same interval as in line %d", l.seen[line])
+	case len(l.seen) == mostIntervals:
+		return fmt.Errorf("it has more than %d intervals", mostIntervals)
+	}
+	l.seen[line] = number
+	kind := l.kind
+	if l.own {
+		kind = v1alpha1.LatencyRTT
+	}
+	if err := result.RecordEncoded(l.recorder, found[2], factorOf(kind)); err != nil || !l.own {
+		return err
+	}
+	h, err := l.recorder.Histogram()
+	l.rounds, l.recorder = append(l.rounds, h), result.NewRecorder()
+	return err
 }

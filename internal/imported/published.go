@@ -67,6 +67,13 @@ func Named(name string) (export.Benchmark, error) {
 	if err != nil {
 		return export.Benchmark{}, fmt.Errorf("%s: %w", e.File, err)
 	}
+	for _, v := range e.Variants {
+		for _, round := range v.Rounds {
+			for c := range round {
+				round[c].StartedAt = e.At
+			}
+		}
+	}
 	return e.Benchmark()
 }
 
@@ -81,8 +88,8 @@ func Notes(of map[string]string) []v1alpha1.Note {
 
 func (e *Entry) read(content []byte) error {
 	if e.Tool == v1alpha1.ToolSfntPingpong {
-		round, kind, err := Sfnt(content)
-		e.LatencyType, e.Variants = kind, []Variant{{Name: plan.DefaultVariant, Rounds: []Round{round}}}
+		f, err := Sfnt(content)
+		e.LatencyType, e.Variants = f.LatencyType, []Variant{{Name: plan.DefaultVariant, Rounds: f.Rounds}}
 		return err
 	}
 	add := e.addLadder

@@ -115,7 +115,7 @@ func (d Distribution) Percentile(p stats.Percentile, lost int64) stats.Reported 
 }
 
 // RecordEncoded adds the samples of an encoded HdrHistogram of another program, each multiplied by factor. It refuses a histogram whose
-// buckets are not those of a recorder.
+// buckets are not those of a recorder, or that has values out of range.
 func RecordEncoded(r *Recorder, encoded string, factor int64) error {
 	header, err := readHeader(encoded)
 	if err != nil {
@@ -125,6 +125,10 @@ func RecordEncoded(r *Recorder, encoded string, factor int64) error {
 		return fmt.Errorf("its histogram is of %d to %d with %d digits: record nanoseconds from 1 with %d significant digits",
 			header.Least, header.Most, header.Figures, digits)
 	}
+	raw, err := base64.StdEncoding.Strict().DecodeString(encoded)
+	if err != nil || len(raw) < 8 || int64(binary.BigEndian.Uint32(raw[4:8])) != int64(len(raw)-8) {
+		return fmt.Errorf("reading its histogram: its text is cut, or another line is in it")
+	}
 	decoded, err := hdr.DecodePacked([]byte(encoded))
 	if err != nil {
 		return fmt.Errorf("reading its histogram: %w", err)
@@ -132,6 +136,9 @@ func RecordEncoded(r *Recorder, encoded string, factor int64) error {
 	for ns, count := range decoded.ForEachBucket {
 		if count > (math.MaxInt64-r.sum.SumNs)/max(ns*factor, 1) || count > math.MaxInt64-r.sum.OverRange {
 			return fmt.Errorf("its histogram has %d samples, which is more than can be added", decoded.TotalCount())
+		}
+		if ns < lowest || ns > highest/factor {
+			return fmt.Errorf("its histogram has %d values of %d, and nanoseconds from %d to %d can be imported", count, ns, lowest, highest/factor)
 		}
 		r.RecordN(ns*factor, count)
 	}

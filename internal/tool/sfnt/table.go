@@ -27,11 +27,15 @@ type Entry struct {
 	Key, Value string
 }
 
+// once are the keys that one run prints once.
+var once = []string{"cmdline", "version", "src", "date", "tsc_hz", "percentile", "reporting", "msgsize"}
+
 // ParseTable reads a tool's standard output, or a copy with spaces (also non-breaking) for tabs.
-// Its columns must have these names. Other lines, as of Onload or a shell, are skipped.
+// Its columns must have these names. Other lines, as of Onload or a shell, are skipped. Output of
+// two runs is refused: the rows of one would have the header of the other.
 func ParseTable(output []byte, columns []string) (Table, error) {
 	var t Table
-	number := 0
+	number, headed := 0, false
 	for line := range bytes.Lines(output) {
 		number++
 		text := strings.TrimSpace(string(line))
@@ -41,10 +45,18 @@ func ParseTable(output []byte, columns []string) (Table, error) {
 				if !slices.Equal(fields, columns) {
 					return Table{}, fmt.Errorf("line %d: columns %v, not %v", number, fields, columns)
 				}
+				if headed {
+					return Table{}, fmt.Errorf("line %d: a second heading, of another run; use the output of one run", number)
+				}
+				headed = true
 				continue
 			}
 			if comment != "" {
-				t.Header = append(t.Header, parseEntry(comment))
+				e := parseEntry(comment)
+				if before := t.Value(e.Key); before != "" && before != e.Value && slices.Contains(once, e.Key) {
+					return Table{}, fmt.Errorf("line %d: a second %s, of another run; use the output of one run", number, e.Key)
+				}
+				t.Header = append(t.Header, e)
 			}
 			continue
 		}
@@ -109,22 +121,26 @@ func (h Header) Version() string {
 }
 
 // FullRTT reports whether latencies, in rows and raw files, are whole round trips. Builds before
-// 2026 do not say it: the argument --rtt decides. It is an error if neither is known.
+// 2026 do not say it: the argument --rtt decides. It is an error if neither is known, or they
+// contradict each other.
 func (h Header) FullRTT() (bool, error) {
-	switch reporting := h.Value("reporting"); reporting {
-	case "RTT":
-		return true, nil
-	case "1/2 RTT":
-		return false, nil
-	case "":
-	default:
-		return false, fmt.Errorf("it reports %q, which is neither RTT nor 1/2 RTT", reporting)
-	}
-	arguments := strings.Fields(h.Value("cmdline"))
-	if len(arguments) == 0 {
+	arguments, reporting := strings.Fields(h.Value("cmdline")), h.Value("reporting")
+	asked := slices.ContainsFunc(arguments, func(a string) bool {
+		value, found := strings.CutPrefix(a, "--rtt")
+		return found && (value == "" || value[0] == '=' && value != "=0")
+	})
+	switch full := reporting == "RTT"; {
+	case reporting == "" && len(arguments) == 0:
 		return false, fmt.Errorf("its output does not contain whether it reports RTT or 1/2 RTT")
+	case reporting == "":
+		return asked, nil
+	case !full && reporting != "1/2 RTT":
+		return false, fmt.Errorf("it reports %q, which is neither RTT nor 1/2 RTT", reporting)
+	case len(arguments) > 0 && full != asked:
+		return false, fmt.Errorf("it reports %s, and its command line has --rtt: %t", reporting, asked)
+	default:
+		return full, nil
 	}
-	return slices.Contains(arguments, "--rtt"), nil
 }
 
 // TicksPerSecond returns the rate to which the tool calibrated the CPU's time stamp counter.
@@ -143,12 +159,18 @@ func (h Header) CheckClock(name v1alpha1.Tool, clocks tool.Clocks) error {
 	if err != nil {
 		return tool.Failf("%s's table cannot be read: %v", name, err)
 	}
+	return cmp.Or(h.CheckRecalibration(name), clocks.CheckSteady(string(name), clocks.Monotonic), clocks.CheckTicks(string(name), hz))
+}
+
+// CheckRecalibration returns a Failure if the second calibration of a tool's clock contradicts the
+// first.
+func (h Header) CheckRecalibration(name v1alpha1.Tool) error {
 	for _, e := range h {
 		if e.Key == "WARNING" && strings.HasPrefix(e.Value, "tsc_hz changed") {
-			return tool.Fail(v1alpha1.OutcomeClockWrong, "%s calibrated the CPU's time stamp counter to %d ticks a second, and then: %s", name, hz, e.Value)
+			return tool.Fail(v1alpha1.OutcomeClockWrong, "%s calibrated the CPU's time stamp counter to %s ticks a second, and then: %s", name, h.Value("tsc_hz"), e.Value)
 		}
 	}
-	return cmp.Or(clocks.CheckSteady(string(name), clocks.Monotonic), clocks.CheckTicks(string(name), hz))
+	return nil
 }
 
 // Figures returns a row's numbers by name, the clock's rate, and lines about acceleration.

@@ -19,8 +19,11 @@ func TestFullRTT(t *testing.T) {
 		want   bool
 		ok     bool
 	}{
-		"a build that says RTT":            {"# cmdline: sfnt-pingpong tcp h\n# reporting: RTT\n", true, true},
-		"a build that says half":           {"# cmdline: sfnt-pingpong --rtt tcp h\n# reporting: 1/2 RTT\n", false, true},
+		"a build that says RTT":            {"# cmdline: sfnt-pingpong --rtt tcp h\n# reporting: RTT\n", true, true},
+		"a build that says half":           {"# cmdline: sfnt-pingpong tcp h\n# reporting: 1/2 RTT\n", false, true},
+		"a build that says only that":      {"# reporting: RTT\n", true, true},
+		"RTT that was not asked for":       {"# cmdline: sfnt-pingpong --rtt=0 tcp h\n# reporting: RTT\n", false, false},
+		"half when RTT was asked for":      {"# cmdline: sfnt-pingpong --rtt=1 tcp h\n# reporting: 1/2 RTT\n", false, false},
 		"a build that says something else": {"# cmdline: sfnt-pingpong --rtt tcp h\n# reporting: one-way\n", false, false},
 		"an older build with --rtt":        {"# cmdline: ./sfnt-pingpong --sizes 1 --rtt tcp h\n", true, true},
 		"an older build without":           {"# cmdline: ./sfnt-pingpong --raw /x--rtt tcp h\n", false, true},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -51,11 +52,7 @@ func rowOf(c tool.Cell, rows []Row) (Row, error) {
 	if len(rows) != 1 || rows[0].Size != int64(c.MessageSize) {
 		return Row{}, tool.Failf("sfnt-pingpong ended without an error, but printed %d rows and not the one of %d bytes", len(rows), c.MessageSize)
 	}
-	r := rows[0]
-	if r.Min <= 0 || r.Mean <= 0 || r.Max <= 0 || r.StdDev < 0 {
-		return Row{}, tool.Failf("sfnt-pingpong printed impossible latencies (mean %d, min %d, max %d ns): a stall overflowed its counters, as 1.5.0's do after 2 s; use 1.6 or later", r.Mean, r.Min, r.Max)
-	}
-	return r, nil
+	return rows[0], nil
 }
 
 // window passes on the samples of the measuring time and checks all.
@@ -167,9 +164,17 @@ var columns = []string{"size", "mean", "min", "median", "max", "%ile", "stddev",
 // ParseTable reads the tool's standard output, which has one row per measured size.
 func ParseTable(output []byte) (sfnt.Header, []Row, error) {
 	table, err := sfnt.ParseTable(output, columns)
-	var rows []Row
-	for _, r := range table.Rows {
-		rows = append(rows, Row{r[0], r[1], r[2], r[3], r[4], r[5], r[6], r[7]})
+	if err != nil {
+		return nil, nil, err
 	}
-	return table.Header, rows, err
+	var rows []Row
+	for _, n := range table.Rows {
+		r := Row{n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7]}
+		ordered := slices.IsSorted([]int64{1, r.Min, r.Median, r.Percentile, r.Max}) && r.Min <= r.Mean && r.Mean <= r.Max
+		if !ordered || r.StdDev < 0 || r.Iterations < 1 || r.Size < 0 || r.Size > math.MaxInt32 {
+			return nil, nil, fmt.Errorf("size %d: its figures contradict each other (mean %d, min %d, median %d, max %d ns), or a stall overflowed the tool's counters, as 1.5.0's do after 2 s; use 1.6 or later", r.Size, r.Mean, r.Min, r.Median, r.Max)
+		}
+		rows = append(rows, r)
+	}
+	return table.Header, rows, nil
 }

@@ -49,6 +49,9 @@ func (s *session) summed() *session {
 	for _, v := range s.raw {
 		s.row.Min, s.row.Max = min(s.row.Min, v), max(s.row.Max, v)
 	}
+	for _, of := range []*int64{&s.row.Mean, &s.row.Median, &s.row.Percentile} {
+		*of = min(max(*of, s.row.Min), s.row.Max)
+	}
 	return s
 }
 
