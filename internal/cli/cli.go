@@ -143,6 +143,7 @@ func Command() *cobra.Command {
 		newPlan(cluster),
 		newPublished(),
 		newReport(cluster),
+		newReportBug(cluster),
 		newRerun(cluster),
 		newRun(cluster),
 		newVerify(cluster),

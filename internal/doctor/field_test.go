@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/result"
@@ -13,9 +15,13 @@ import (
 
 // TestField judges the nodes of the corpus. The arguments are facts of node a, or of the node whose letter is before them; model,
 // driver and said are the CPU's model, the driver of the attached interface and what the kubelet said. The answer has the lines of
-// node a and of the cluster by check, their remedies as "remedy CHECK", and the CPUs of a core.
+// node a and of the cluster by check, their remedies as "remedy CHECK", and the CPUs of a core. An input is what kubectl tailgate
+// report-bug wrote; the answer then also has the lines of its other nodes, as "NODE CHECK".
 func TestField(t *testing.T) {
-	field.Run(t, "nodes", "internal/doctor", func(_ *testing.T, c field.Case) map[string]string {
+	field.Run(t, "nodes", "internal/doctor", func(t *testing.T, c field.Case) map[string]string {
+		if c.Input != "" {
+			return ofBugReport(t, c)
+		}
 		o := fit()
 		for key, value := range c.Arguments {
 			node, name, other := strings.Cut(key, " ")
@@ -34,6 +40,19 @@ func TestField(t *testing.T) {
 		}
 		return answer
 	})
+}
+
+func ofBugReport(t *testing.T, c field.Case) map[string]string {
+	t.Helper()
+	var written struct{ Facts Observed }
+	if err := yaml.Unmarshal(c.Read(t), &written); err != nil {
+		t.Fatal(err)
+	}
+	answer := map[string]string{}
+	for _, l := range Diagnose(written.Facts).Lines {
+		answer[strings.TrimSpace(l.Node+" "+l.Check)] = string(l.Level) + ": " + l.Found
+	}
+	return answer
 }
 
 func set(i *result.Inspection, kind Kind, name, value string) {

@@ -1,0 +1,78 @@
+package redact
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestText replaces each name by the same word, within the names that are made of it, and leaves versions and devices.
+func TestText(t *testing.T) {
+	n := New()
+	n.Add("node", "ip-10-0-1-7.corp.example")
+	n.Add("node", "ip-10-0-1-7")
+	n.Add("object", "fx-sweep")
+	n.Add("namespace", "fx")
+	n.Add("namespace", "kube-system")
+	for text, want := range map[string]string{
+		"ip-10-0-1-7.corp.example is not ready; see fx/fx-sweep.": "node-1 is not ready; see namespace-1/object-1.",
+		"pod fx-sweep-r1-client on ip-10-0-1-7":                   "pod object-1-r1-client on node-2",
+		"prefix and affixes stay":                                 "prefix and affixes stay",
+		"namespace kube-system":                                   "namespace kube-system",
+		"0000:3b:00.0 has firmware 26.41.1000, Onload 9.0.2.140":  "0000:3b:00.0 has firmware 26.41.1000, Onload 9.0.2.140",
+		"at 12:34:56 on 2026-11-28T12:34:56Z":                     "at 12:34:56 on 2026-11-28T12:34:56Z",
+		"link 02:42:ac:11:00:02 is up":                            "link 02:00:00:00:00:01 is up",
+		"sha256:0123abcd":                                         "sha256:0123abcd",
+		"ask joe.doe@corp.example":                                "ask user-1@example.com",
+		"fd00::7 and fd00::7":                                     "2001:db8::1 and 2001:db8::1",
+	} {
+		if got := n.Text(text); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+	first, port := n.Text("10.0.1.7"), n.Text("dial tcp 10.0.1.7:9443: refused")
+	if first == "10.0.1.7" || port != "dial tcp "+first+":9443: refused" {
+		t.Errorf("got %q and %q", first, port)
+	}
+}
+
+// TestCollect publishes no secret of an object, and keeps which labels a selector means.
+func TestCollect(t *testing.T) {
+	const object = `{
+		"kind": "Node",
+		"metadata": {"name": "hft-a", "uid": "0a1b2c3d-0000-4000-8000-00000000000a", "managedFields": [{"manager": "joe"}],
+			"labels": {"desk": "fx-options", "kubernetes.io/arch": "amd64", "kubernetes.io/hostname": "hft-a", "corp.example/pool": "true"},
+			"annotations": {"corp.example/token": "s3cret", "k8s.v1.cni.cncf.io/networks": "fx/fabric"}},
+		"spec": {"providerID": "aws:///eu-central-1a/i-0abc", "containers": [{"name": "app", "image": "registry.corp.example:5000/fx/app@sha256:12", "env": [{"value": "s3cret"}], "args": ["--password=s3cret"]}],
+			"notes": [{"name": "ticket", "value": "FX-1234"}], "nodeSelector": {"desk": "fx-options"}},
+		"status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.17"}, {"type": "Hostname", "address": "hft-a.corp.example"}], "images": [{"names": ["fx"]}],
+			"message": "hft-a (192.0.2.17) of FX-1234"}
+	}`
+	var v any
+	if err := json.Unmarshal([]byte(object), &v); err != nil {
+		t.Fatal(err)
+	}
+	n := New()
+	n.Add("node", "hft-a")
+	n.Add("namespace", "fx")
+	n.Collect(v)
+	out := n.Apply(v).(map[string]any)
+	text, err := json.Marshal(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{"s3cret", "fx", "hft", "corp.example", "FX-1234", "192.0.2.17", "eu-central", "joe", "0a1b2c3d"} {
+		if strings.Contains(string(text), secret) {
+			t.Errorf("%q is left: %s", secret, text)
+		}
+	}
+	labels := out["metadata"].(map[string]any)["labels"].(map[string]any)
+	if diff := cmp.Diff(map[string]any{"label-1": "true", "label-2": "value-1", "kubernetes.io/arch": "amd64", "kubernetes.io/hostname": "node-1"}, labels); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(map[string]any{"label-2": "value-1"}, out["spec"].(map[string]any)["nodeSelector"]); diff != "" {
+		t.Error(diff)
+	}
+}
