@@ -36,6 +36,9 @@ func main() {
 	defer stop()
 	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
+		if ctx.Err() != nil {
+			fmt.Fprintln(os.Stderr, localcluster.Interrupted)
+		}
 		os.Exit(1)
 	}
 }

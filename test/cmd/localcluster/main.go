@@ -99,10 +99,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	if err != nil {
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "localcluster:", err)
+		if ctx.Err() != nil {
+			fmt.Fprintln(os.Stderr, localcluster.Interrupted)
+		}
 		os.Exit(1)
 	}
 }
