@@ -10,6 +10,8 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tailgate-dev/tailgate/test/policy"
 )
 
 // mutation is a change that an admission webhook or plugin of many clusters makes to a pod, as a JSON patch.
@@ -174,14 +176,27 @@ func TestMutations(t *testing.T) {
 			documented[strings.ReplaceAll(strings.TrimPrefix(cells[0], "| "), "`", "")] = cells[2]
 		}
 	}
+	policies := policy.Load(t, filepath.Join("..", "..", "config", "policy", "manager.yaml"))
 	for _, m := range append(injectorMutations, mutations...) {
 		t.Run(m.name, func(t *testing.T) {
 			built, pod := returned(t)
 			if m.image != "" {
 				built.Spec.Containers[0].Image, pod.Spec.Containers[0].Image = m.image, m.image
 			}
-			if diff := cmp.Diff(m.want, Changed(built, patched(t, pod, m.patch))); diff != "" {
+			changed := patched(t, pod, m.patch)
+			if diff := cmp.Diff(m.want, Changed(built, changed)); diff != "" {
 				t.Errorf("changes (-want +got):\n%s", diff)
+			}
+			changed.UID, changed.ResourceVersion, changed.Status = "", "", corev1.PodStatus{}
+			changed.OwnerReferences[0].UID = "8d3f6a2e-0c1b-4c55-9f0e-0123456789ab" // as the API server makes it
+			for _, e := range changed.Spec.Containers[0].Env {
+				if e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil {
+					e.ValueFrom.SecretKeyRef.Name = "tailgate-8d3f6a2e-0c1b-4c55-9f0e-0123456789ab"
+				}
+			}
+			request := policy.Request{User: policy.Manager, Resource: corev1.SchemeGroupVersion.WithResource("pods"), Object: changed}
+			if refusals := policies.Refusals(t, request); m.want == nil && refusals != nil {
+				t.Errorf("the policy over the manager refuses the pod: %.500q", refusals)
 			}
 			verdict := "Proved"
 			if m.want != nil {

@@ -158,8 +158,9 @@ var _ = Describe("The admission policies", func() {
 		Expect(patch(ctx, admin, plain, `{"metadata":{"labels":{"tailgate.dev/hold":"true"}}}`)).To(refused)
 		Expect(patch(ctx, admin, plain, `{"metadata":{"labels":{"other":"label"}}}`)).To(Succeed())
 		By("the gate's own")
-		own := pod("own", maps.Clone(held))
-		own.Labels[v1alpha1.LabelManagedBy] = v1alpha1.ManagedByTailgate
+		own := pod("own-hold", maps.Clone(held))
+		own.Labels[v1alpha1.LabelManagedBy], own.Spec.Containers[0].Command = v1alpha1.ManagedByTailgate, []string{pods.Agent, "hold"}
+		own.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyVerification", Name: "v", UID: "0a", Controller: new(true)}}
 		pods.Restrict(&own.Spec)
 		Expect(gate.Create(ctx, own)).To(Succeed())
 		for _, change := range []string{

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 )
 
@@ -71,29 +72,25 @@ var _ = Describe("The policies of config/policy", func() {
 		Expect(k8s.Patch(ctx, node.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"taints":null,"unschedulable":true}}`)))).To(Succeed())
 	})
 
-	It("let the manager create confined pods with its label, and write one condition of hold pods", func(ctx SpecContext) {
+	It("let the manager create and delete its pods alone, and write one condition of hold pods", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
-		owner := metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyBenchmark", Name: "b", UID: "0a"}
+		b := MakeBenchmark(namespace, "b").Obj()
+		b.UID = uuid.NewUUID()
 		pod := func(name string, change func(*corev1.Pod)) *corev1.Pod {
-			p := &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate}, OwnerReferences: []metav1.OwnerReference{owner}},
-				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i", Env: []corev1.EnvVar{{Name: "KEY", ValueFrom: &corev1.EnvVarSource{
-					SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: "tailgate-0a"}, Key: "key"},
-				}}}}}},
-			}
-			p.Spec.ServiceAccountName = "default"
-			pods.Restrict(&p.Spec, "NET_RAW")
+			e := pods.Endpoint{Benchmark: b, Image: "i", Node: "n", Variant: plan.Variants(b.Spec)[0], Task: plan.Task{Run: "b-r1", Role: v1alpha1.RoleServer}, ServiceAccount: "default", Name: name, Scratch: true}
+			e.Variant.Capture = v1alpha1.CaptureServer
+			p, err := pods.Build(e)
+			Expect(err).NotTo(HaveOccurred())
 			if change != nil {
 				change(p)
 			}
 			return p
 		}
 		volume := func(source corev1.VolumeSource) func(*corev1.Pod) {
-			return func(p *corev1.Pod) { p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: source}} }
+			return func(p *corev1.Pod) { p.Spec.Volumes[0].VolumeSource = source }
 		}
-		token := corev1.VolumeProjection{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", Audience: "a"}}
 		secret := corev1.LocalObjectReference{Name: "other"}
-		refused := MatchError(MatchRegexp("the manager creates only pods|(pods|containers) of the manager "))
+		refused := MatchError(MatchRegexp("the manager creates only the pods|(pods|containers) of the manager "))
 		Eventually(func() error {
 			return as(managerUser).Create(ctx, pod("x", func(p *corev1.Pod) { p.Labels = nil }), client.DryRunAll)
 		}).Should(refused)
@@ -104,27 +101,34 @@ var _ = Describe("The policies of config/policy", func() {
 			"hostIPC":            func(p *corev1.Pod) { p.Spec.HostIPC = true },
 			"hostPath":           volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}),
 			"a Secret":           volume(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "other"}}),
-			"a projected token":  volume(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{token}}}),
-			"a projected Secret": volume(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{Secret: &corev1.SecretProjection{LocalObjectReference: secret}}}}}),
+			"a token": volume(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+				{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", Audience: "a"}},
+			}}}),
+			"a Secret by CSI":        volume(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "secrets-store.csi.k8s.io", NodePublishSecretRef: &secret}}),
+			"a Secret of Azure":      volume(corev1.VolumeSource{AzureFile: &corev1.AzureFileVolumeSource{SecretName: "other", ShareName: "s"}}),
+			"the volume of a tenant": volume(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "db"}}),
 			"envFrom": func(p *corev1.Pod) {
 				p.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: secret}}}
 			},
-			"another key": func(p *corev1.Pod) { p.OwnerReferences[0].UID = "0b" },
-			"privileged": func(p *corev1.Pod) {
-				p.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
+			"another key": func(p *corev1.Pod) { p.OwnerReferences[0].UID = uuid.NewUUID() },
+			"SELinux":     func(p *corev1.Pod) { p.Spec.SecurityContext.SELinuxOptions = &corev1.SELinuxOptions{Type: "spc_t"} },
+			"AppArmor": func(p *corev1.Pod) {
+				p.Annotations["container.apparmor.security.beta.kubernetes.io/agent"] = "unconfined"
 			},
-			"a capability": func(p *corev1.Pod) {
+			"a priority": func(p *corev1.Pod) { p.Spec.PriorityClassName = "system-node-critical" },
+			"another capability": func(p *corev1.Pod) {
 				p.Spec.Containers[0].SecurityContext.Capabilities.Add = []corev1.Capability{"SYS_ADMIN"}
 			},
-			"privileged before": func(p *corev1.Pod) {
-				p.Spec.InitContainers = []corev1.Container{{Name: "i", Image: "i", SecurityContext: &corev1.SecurityContext{Privileged: new(true)}}}
-			},
+			"a container before": func(p *corev1.Pod) { p.Spec.InitContainers = []corev1.Container{{Name: "i", Image: "i"}} },
 		} {
 			Expect(as(managerUser).Create(ctx, pod("x", change), client.DryRunAll)).To(refused, name)
 		}
-		plain, held := pod("plain", volume(corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})), pod("held", func(p *corev1.Pod) { p.Labels[v1alpha1.LabelHold] = "true" })
+		plain := pod("plain", nil)
 		Expect(as(managerUser).Create(ctx, plain)).To(Succeed())
+		held := pod("held", func(p *corev1.Pod) { p.Labels[v1alpha1.LabelHold] = "true" })
 		Expect(as(managerUser).Create(ctx, held)).To(Succeed())
+		stranger := pod("stranger", func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"sh"} })
+		Expect(k8s.Create(ctx, stranger)).To(Succeed())
 		ours := `{"status":{"conditions":[{"type":"tailgate.dev/LatencyVerified","status":"True"}]}}`
 		refused = MatchError(ContainSubstring("of the status of pods, the manager writes only"))
 		Expect(patchStatus(ctx, plain, types.StrategicMergePatchType, ours)).To(refused)
@@ -135,12 +139,14 @@ var _ = Describe("The policies of config/policy", func() {
 		} {
 			Expect(patchStatus(ctx, held, types.StrategicMergePatchType, data)).To(refused, data)
 		}
+		Expect(as(managerUser).Delete(ctx, stranger)).To(MatchError(ContainSubstring("deletes only pods that run the agent")))
+		Expect(as(managerUser).Delete(ctx, plain)).To(Succeed())
 	})
 
 	It("let the manager create the Secrets of benchmarks", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
 		b := MakeBenchmark(namespace, "b").Obj()
-		b.UID = "0a"
+		b.UID = uuid.NewUUID()
 		secret := func(change func(*corev1.Secret)) *corev1.Secret {
 			s := pods.Secret(b, "key")
 			change(s)

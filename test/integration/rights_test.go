@@ -185,11 +185,10 @@ var _ = Describe("The manager's rights", func() {
 		Eventually(mgr.Elected()).Should(BeClosed())
 		Eventually(usedRights).Should(HaveKey("create events"), "an event says which manager leads")
 		// The recorder counts a repeated event in the first one, which is a patch.
-		namespace := &corev1.Namespace{}
-		Expect(k8s.Get(ctx, client.ObjectKey{Name: "tailgate-system"}, namespace)).To(Succeed())
+		about := MakeBenchmark("tailgate-system", "about").Obj()
 		recorder := mgr.GetEventRecorder("tailgate")
 		Eventually(func() sets.Set[string] {
-			recorder.Eventf(namespace, nil, corev1.EventTypeNormal, "Repeated", "Repeat", "an event that is repeated")
+			recorder.Eventf(about, nil, corev1.EventTypeNormal, "Repeated", "Repeat", "an event that is repeated")
 			return usedRights()
 		}).Should(HaveKey("patch events.events.k8s.io"))
 		stop()

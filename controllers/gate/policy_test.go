@@ -1,0 +1,395 @@
+package gate
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/turns"
+	"github.com/tailgate-dev/tailgate/test/policy"
+)
+
+var (
+	managerPolicies = filepath.Join("..", "..", "config", "policy", "manager.yaml")
+	podResource     = corev1.SchemeGroupVersion.WithResource("pods")
+)
+
+// uid is the UID of the owner of the pods in golden files of internal/pods, as the API server makes it.
+const uid = "8d3f6a2e-0c1b-4c55-9f0e-0123456789ab"
+
+// managerPods returns each pod that the manager builds, by name: those of internal/pods as its golden files have them, and hold pods.
+func managerPods(t *testing.T) map[string]*corev1.Pod {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("..", "..", "internal", "pods", "testdata", "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]*corev1.Pod{}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, document := range bytes.Split(content, []byte("---\n")) {
+			pod := &corev1.Pod{}
+			if err := yaml.Unmarshal(bytes.ReplaceAll(document, []byte("c0ffee"), []byte(uid)), pod); err != nil {
+				t.Fatal(err)
+			}
+			if len(pod.OwnerReferences) == 1 && len(pod.Spec.Containers) == 1 && pod.UID == "" { // neither a network, nor the doctor's, nor returned.yaml
+				all[fmt.Sprint(filepath.Base(file), i)] = pod
+			}
+		}
+	}
+	gate := makeGate()
+	for _, state := range []v1alpha1.VerificationState{v1alpha1.VerificationVerified, v1alpha1.VerificationFailed} {
+		v := makeVerification("a", func(v *v1alpha1.LatencyVerification) { v.UID, v.Status.State = uid, state })
+		all["hold "+string(state)] = holdPodOf(gate, v, "bench", corev1.PullAlways, "default")
+	}
+	return all
+}
+
+func fields(t *testing.T, o any) map[string]any {
+	t.Helper()
+	data, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]any{}
+	if err := json.Unmarshal(data, &all); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func created(o map[string]any) policy.Request {
+	return policy.Request{User: policy.Manager, Resource: podResource, Object: &unstructured.Unstructured{Object: o}}
+}
+
+// places are the parts of a pod of which the policy lists the fields: the lists, and how a part is found.
+var places = []struct {
+	path     []any
+	typ      reflect.Type
+	variable string
+}{
+	{[]any{"spec"}, reflect.TypeFor[corev1.PodSpec](), "specFields"},
+	{[]any{"spec", "containers", 0}, reflect.TypeFor[corev1.Container](), "containerFields"},
+	{[]any{"spec", "securityContext"}, reflect.TypeFor[corev1.PodSecurityContext](), "podSecurityFields"},
+	{[]any{"spec", "containers", 0, "securityContext"}, reflect.TypeFor[corev1.SecurityContext](), "securityFields"},
+	{[]any{"spec", "volumes", 0}, reflect.TypeFor[corev1.VolumeSource](), "volumeKinds"},
+	{[]any{"spec", "containers", 0, "volumeMounts", 0}, reflect.TypeFor[corev1.VolumeMount](), "mountFields"},
+	{[]any{"spec", "containers", 0, "readinessProbe"}, reflect.TypeFor[corev1.Probe](), "probeFields"},
+}
+
+func part(o any, path []any) map[string]any {
+	for _, key := range path {
+		switch k := key.(type) {
+		case string:
+			of, _ := o.(map[string]any)
+			o = of[k]
+		case int:
+			of, _ := o.([]any)
+			if len(of) <= k {
+				return nil
+			}
+			o = of[k]
+		}
+	}
+	of, _ := o.(map[string]any)
+	return of
+}
+
+// TestManagerPods: the policy lists the fields that the manager writes, and no others; what it lists besides is what the API server and
+// webhooks add.
+func TestManagerPods(t *testing.T) {
+	set, built := policy.Load(t, managerPolicies), managerPods(t)
+	if len(built) < 20 {
+		t.Fatalf("%d pods", len(built))
+	}
+	for name, pod := range built {
+		if got := set.Refusals(t, created(fields(t, pod))); got != nil {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	for _, place := range places {
+		written, sample := sets.New[string](), map[string]any(nil)
+		for _, pod := range built {
+			o := fields(t, pod)
+			for key := range part(o, place.path) {
+				written.Insert(key)
+				sample = o
+			}
+		}
+		if place.variable == "volumeKinds" {
+			written.Delete("name")
+		}
+		listed := set.List(t, "tailgate-manager-pods", place.variable)
+		if diff := cmp.Diff(sets.List(written), listed); diff != "" {
+			t.Errorf("%s (-code +policy):\n%s", place.variable, diff)
+		}
+		listed = append(listed, "name")
+		for _, other := range []string{"specFields", "containerFields", "podSecurityFields", "securityFields", "volumeKinds", "probeFields"} {
+			if other == place.variable {
+				listed = append(listed, set.List(t, "tailgate-manager-pods", other+"OfOthers")...)
+			}
+		}
+		for i := range place.typ.NumField() {
+			name, _, _ := strings.Cut(place.typ.Field(i).Tag.Get("json"), ",")
+			if name == "" || slices.Contains(listed, name) {
+				continue
+			}
+			changed := (&unstructured.Unstructured{Object: sample}).DeepCopy().Object
+			of := part(changed, place.path)
+			if place.variable == "volumeKinds" {
+				for kind := range of {
+					if kind != "name" {
+						delete(of, kind)
+					}
+				}
+			}
+			of[name] = map[string]any{"a": "b"}
+			if set.Refusals(t, created(changed)) == nil {
+				t.Errorf("field %s of %v is allowed", name, place.path)
+			}
+		}
+	}
+}
+
+// TestManagerWrites tries, as the manager, writes that its job does not need, and its own.
+func TestManagerWrites(t *testing.T) {
+	set, built := policy.Load(t, managerPolicies), managerPods(t)
+	pod := built["vf-static.yaml2"]
+	if pod == nil {
+		t.Fatal("no pod vf-static.yaml2")
+	}
+	change := func(o map[string]any, value any, path ...any) {
+		of := part(o, path[:len(path)-1])
+		if of == nil {
+			t.Fatalf("no %v", path)
+		}
+		of[path[len(path)-1].(string)] = value
+	}
+	type m = map[string]any
+	list := func(all ...any) []any { return all }
+	for name, with := range map[string]func(o m){
+		"no label":                 func(o m) { change(o, m{}, "metadata", "labels") },
+		"no owner":                 func(o m) { change(o, nil, "metadata", "ownerReferences") },
+		"a ConfigMap as the owner": func(o m) { change(o, "ConfigMap", "metadata", "ownerReferences", 0, "kind") },
+		"another owner":            func(o m) { change(o, "v1", "metadata", "ownerReferences", 0, "apiVersion") },
+		"a finalizer":              func(o m) { change(o, list("a/b"), "metadata", "finalizers") },
+		"a generated name":         func(o m) { change(o, "t-", "metadata", "generateName") },
+		"AppArmor by annotation": func(o m) {
+			change(o, "unconfined", "metadata", "annotations", "container.apparmor.security.beta.kubernetes.io/agent")
+		},
+		"two containers": func(o m) {
+			change(o, append(o["spec"].(m)["containers"].([]any), m{"name": "b", "image": "i"}), "spec", "containers")
+		},
+		"an init container":    func(o m) { change(o, list(m{"name": "b", "image": "i"}), "spec", "initContainers") },
+		"another program":      func(o m) { change(o, list("sh", "-c", "true"), "spec", "containers", 0, "command") },
+		"other arguments":      func(o m) { change(o, list("client", "x"), "spec", "containers", 0, "args") },
+		"a token":              func(o m) { change(o, true, "spec", "automountServiceAccountToken") },
+		"a token by default":   func(o m) { delete(o["spec"].(m), "automountServiceAccountToken") },
+		"a node by name":       func(o m) { change(o, "node-a", "spec", "nodeName") },
+		"a priority of system": func(o m) { change(o, "system-node-critical", "spec", "priorityClassName") },
+		"memory as a directory": func(o m) {
+			change(o, list(m{"name": "v", "emptyDir": m{"medium": "Memory"}}), "spec", "volumes")
+		},
+		"two kinds in a volume": func(o m) {
+			change(o, list(m{"name": "v", "emptyDir": m{}, "hostPath": m{"path": "/"}}), "spec", "volumes")
+		},
+		"the key of another benchmark": func(o m) {
+			change(o, list(m{"name": "K", "valueFrom": m{"secretKeyRef": m{"name": "tailgate-abc", "key": "key"}}}), "spec", "containers", 0, "env")
+		},
+		"another key of the Secret": func(o m) {
+			change(o, list(m{"name": "K", "valueFrom": m{"secretKeyRef": m{"name": "tailgate-" + uid, "key": "other"}}}), "spec", "containers", 0, "env")
+		},
+		"an owner whose UID names a Secret": func(o m) {
+			change(o, "serving-cert", "metadata", "ownerReferences", 0, "uid")
+			change(o, list(m{"name": "K", "valueFrom": m{"secretKeyRef": m{"name": "tailgate-serving-cert", "key": "key"}}}), "spec", "containers", 0, "env")
+		},
+		"a ConfigMap in a variable": func(o m) {
+			change(o, list(m{"name": "K", "valueFrom": m{"configMapKeyRef": m{"name": "a", "key": "b"}}}), "spec", "containers", 0, "env")
+		},
+		"a subpath": func(o m) {
+			change(o, list(m{"name": "v", "mountPath": "/v", "subPath": "a"}), "spec", "containers", 0, "volumeMounts")
+		},
+		"a claim":          func(o m) { change(o, list(m{"name": "c"}), "spec", "containers", 0, "resources", "claims") },
+		"affinity to pods": func(o m) { change(o, m{}, "spec", "affinity", "podAffinity") },
+		"privileged":       func(o m) { change(o, true, "spec", "containers", 0, "securityContext", "privileged") },
+		"escalation":       func(o m) { change(o, true, "spec", "containers", 0, "securityContext", "allowPrivilegeEscalation") },
+		"no word of escalation": func(o m) {
+			delete(part(o, list("spec", "containers", 0, "securityContext")), "allowPrivilegeEscalation")
+		},
+		"SYS_ADMIN": func(o m) {
+			change(o, list("SYS_ADMIN"), "spec", "containers", 0, "securityContext", "capabilities", "add")
+		},
+		"NET_RAW of a client": func(o m) {
+			change(o, list("NET_RAW"), "spec", "containers", 0, "securityContext", "capabilities", "add")
+		},
+		"kept capabilities":        func(o m) { change(o, list("KILL"), "spec", "containers", 0, "securityContext", "capabilities", "drop") },
+		"root":                     func(o m) { change(o, 0, "spec", "containers", 0, "securityContext", "runAsUser") },
+		"root of the pod":          func(o m) { change(o, false, "spec", "securityContext", "runAsNonRoot") },
+		"SELinux":                  func(o m) { change(o, m{"type": "spc_t"}, "spec", "securityContext", "seLinuxOptions") },
+		"SELinux of the container": func(o m) { change(o, m{"type": "spc_t"}, "spec", "containers", 0, "securityContext", "seLinuxOptions") },
+		"seccomp":                  func(o m) { change(o, m{"type": "Unconfined"}, "spec", "securityContext", "seccompProfile") },
+		"seccomp of the container": func(o m) {
+			change(o, m{"type": "Unconfined"}, "spec", "containers", 0, "securityContext", "seccompProfile")
+		},
+		"AppArmor": func(o m) {
+			change(o, m{"type": "Unconfined"}, "spec", "containers", 0, "securityContext", "appArmorProfile")
+		},
+		"procMount": func(o m) { change(o, "Unmasked", "spec", "containers", 0, "securityContext", "procMount") },
+		"Windows":   func(o m) { change(o, m{"hostProcess": true}, "spec", "securityContext", "windowsOptions") },
+		"a probe of another host": func(o m) {
+			change(o, m{"httpGet": m{"host": "192.0.2.1", "port": 80}}, "spec", "containers", 0, "readinessProbe")
+		},
+		"a port of the node":          func(o m) { change(o, list(m{"containerPort": 80, "hostPort": 80}), "spec", "containers", 0, "ports") },
+		"a readiness gate of another": func(o m) { change(o, list(m{"conditionType": "a/b"}), "spec", "readinessGates") },
+		"a hold pod of a benchmark":   func(o m) { change(o, "LatencyVerification", "metadata", "ownerReferences", 0, "kind") },
+	} {
+		o := fields(t, pod)
+		with(o)
+		if set.Refusals(t, created(o)) == nil {
+			t.Errorf("%s: allowed", name)
+		}
+	}
+
+	owner := func(kind, name string) []metav1.OwnerReference {
+		return []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind, Name: name, UID: uid, Controller: new(true)}}
+	}
+	b := turns.Benchmark(makeGate(), makeVerification("a"), "b", 4)
+	b.OwnerReferences[0].UID = uid
+	own := &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: "perf", Name: "x", UID: uid}}
+	secret := fields(t, pods.Secret(own, ""))
+	secret["data"], secret["type"] = m{"key": "a2V5"}, "Opaque"
+	delete(secret, "stringData")
+	budget := budgetOf(makeGate(), 3)
+	budget.OwnerReferences[0].UID = uid
+	finalized, plain := makeGate(), makeGate()
+	finalized.Finalizers, plain.Finalizers = []string{v1alpha1.FinalizerNode}, nil
+	stranger := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "victim", Name: "db"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Command: []string{"sh"}}}}}
+	stranger.Labels = pod.Labels
+	held := built["hold "+string(v1alpha1.VerificationVerified)]
+	bare := held.DeepCopy()
+	bare.Labels, bare.OwnerReferences = nil, nil
+	event := func(kind, apiVersion, by string) m {
+		return m{"metadata": m{"name": "e", "namespace": "perf"}, "reportingController": by, "regarding": m{"kind": kind, "apiVersion": apiVersion}}
+	}
+	lease := func(name string) m { return m{"metadata": m{"name": name, "namespace": "elsewhere"}} }
+	network := func(config string) m {
+		o := fields(t, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "perf", Name: "x", Labels: pods.Labels("x"), OwnerReferences: owner("LatencyBenchmark", "x")}})
+		o["spec"] = m{"config": config}
+		return o
+	}
+	stored := func(change func(*corev1.ConfigMap)) m {
+		c := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "perf", Name: "x-r1-abc", Labels: pods.Labels("x"), OwnerReferences: owner("LatencyBenchmark", "x")}, Immutable: new(true),
+			Data: map[string]string{"pods.json": "{}"}, BinaryData: map[string][]byte{"client.json.gz": {1}, "server.json.gz": {1}},
+		}
+		change(c)
+		return fields(t, c)
+	}
+	with := func(o any, value any, path ...any) m {
+		all := fields(t, o)
+		change(all, value, path...)
+		return all
+	}
+	of := func(group, version, resource string) schema.GroupVersionResource {
+		return schema.GroupVersionResource{Group: group, Version: version, Resource: resource}
+	}
+	secrets, configMaps, networks := of("", "v1", "secrets"), of("", "v1", "configmaps"), of("k8s.cni.cncf.io", "v1", "network-attachment-definitions")
+	benchmarks, gates := of("tailgate.dev", "v1alpha1", "latencybenchmarks"), of("tailgate.dev", "v1alpha1", "latencygates")
+	matrices, verifications := of("tailgate.dev", "v1alpha1", "latencymatrices"), of("tailgate.dev", "v1alpha1", "latencyverifications")
+	budgets, events, coreEvents, leases := of("policy", "v1", "poddisruptionbudgets"), of("events.k8s.io", "v1", "events"), of("", "v1", "events"), of("coordination.k8s.io", "v1", "leases")
+	const device = `{"cniVersion":"1.0.0","name":"x","plugins":[{"type":"host-device"`
+	v := &v1alpha1.LatencyVerification{ObjectMeta: metav1.ObjectMeta{Name: "g-a", Finalizers: []string{v1alpha1.FinalizerNode}}, Spec: v1alpha1.LatencyVerificationSpec{GateName: "g", NodeName: "a"}}
+	for _, c := range []struct {
+		name     string
+		resource schema.GroupVersionResource
+		now, old any
+		allowed  bool
+	}{
+		{"its own benchmark pod", podResource, nil, pod, true},
+		{"its hold pod without label and owner", podResource, nil, bare, true},
+		{"a pod of another with its labels", podResource, nil, stranger, false},
+		{"the key", secrets, secret, nil, true},
+		{"a key of an owner without a UID", secrets, with(with(secret, "tailgate-abc", "metadata", "name"), "abc", "metadata", "ownerReferences", 0, "uid"), nil, false},
+		{"a key that can change", secrets, with(secret, false, "immutable"), nil, false},
+		{"a key with more", secrets, with(secret, m{"key": "a", "token": "b"}, "data"), nil, false},
+		{"a token", secrets, with(secret, "kubernetes.io/service-account-token", "type"), nil, false},
+		{"a key with annotations of a service account", secrets, with(secret, list("a/b"), "metadata", "finalizers"), nil, false},
+		{"another key", secrets, secret, secret, false},
+		{"the end of a Secret", secrets, nil, secret, false},
+		{"a result", configMaps, stored(func(*corev1.ConfigMap) {}), nil, true},
+		{"a ConfigMap that can change", configMaps, stored(func(c *corev1.ConfigMap) { c.Immutable = nil }), nil, false},
+		{"a ConfigMap of any content", configMaps, stored(func(c *corev1.ConfigMap) { c.Data["config.yaml"] = "x" }), nil, false},
+		{"a ConfigMap of no owner", configMaps, stored(func(c *corev1.ConfigMap) { c.OwnerReferences = nil }), nil, false},
+		{"a change of a ConfigMap", configMaps, stored(func(*corev1.ConfigMap) {}), stored(func(*corev1.ConfigMap) {}), false},
+		{"the end of a ConfigMap", configMaps, nil, stored(func(*corev1.ConfigMap) {}), false},
+		{"a network", networks, network(device + `,"ipam":{"type":"static"},"capabilities":{"ips":true}},{"type":"tuning","mtu":9000}]}`), nil, true},
+		{"a network of the host", networks, network(`{"cniVersion":"1.0.0","name":"x","plugins":[{"type":"bridge"}]}`), nil, false},
+		{"a network with another program", networks, network(device + `},{"type":"firewall"}]}`), nil, false},
+		{"a device of the node by name", networks, network(device + `,"device":"eth0"}]}`), nil, false},
+		{"the same with escapes", networks, network(device + `,"\u0064evice":"eth0"}]}`), nil, false},
+		{"a benchmark", benchmarks, b, nil, true},
+		{"a benchmark of no owner", benchmarks, with(b, nil, "metadata", "ownerReferences"), nil, false},
+		{"another priority", benchmarks, with(b, 7, "spec", "priority"), b, true},
+		{"another tool", benchmarks, with(b, "netperf", "spec", "tool"), b, false},
+		{"a finalizer of a benchmark", benchmarks, with(b, list("a/b"), "metadata", "finalizers"), b, false},
+		{"the end of its benchmark", benchmarks, nil, b, true},
+		{"the end of a user's", benchmarks, nil, own, false},
+		{"the end of a user's that expires", benchmarks, nil, with(own, 5, "spec", "ttlSecondsAfterFinished"), true},
+		{"a verification", verifications, v, nil, true},
+		{"an accepted one", verifications, with(v, m{"benchmark": "b"}, "spec", "accept"), nil, false},
+		{"a request", verifications, with(v, m{"requestedBy": "b"}, "spec", "verify"), v, false},
+		{"the end of its finalizer", verifications, with(v, []any{}, "metadata", "finalizers"), v, true},
+		{"another's finalizer", verifications, with(v, list("a/b"), "metadata", "finalizers"), v, false},
+		{"its finalizer of a gate", gates, finalized, plain, true},
+		{"another gate's mode", gates, with(plain, "other", "spec", "namespace"), plain, false},
+		{"the end of a gate", gates, nil, plain, false},
+		{"a gate", gates, plain, nil, false},
+		{"the end of a matrix", matrices, nil, m{"metadata": m{"name": "m"}, "spec": m{}}, false},
+		{"the end of one that expires", matrices, nil, m{"metadata": m{"name": "m"}, "spec": m{"ttlSecondsAfterFinished": 1}}, true},
+		{"a budget", budgets, budget, nil, true},
+		{"another minimum", budgets, budget, budget, true},
+		{"a budget over all pods", budgets, with(budget, m{}, "spec", "selector"), nil, false},
+		{"the end of another's budget", budgets, nil, with(budget, "db", "metadata", "name"), false},
+		{"an event", events, event("LatencyGate", "tailgate.dev/v1alpha1", "tailgate"), nil, true},
+		{"an event about a Node", events, event("Node", "v1", "tailgate"), nil, true},
+		{"an event about a Deployment", events, event("Deployment", "apps/v1", "tailgate"), nil, false},
+		{"an event of another", events, event("Node", "v1", "kubelet"), nil, false},
+		{"an event of the election", coreEvents, m{"metadata": m{"name": "e"}, "involvedObject": m{"kind": "Lease"}}, nil, true},
+		{"an event about a Pod", coreEvents, m{"metadata": m{"name": "e"}, "involvedObject": m{"kind": "Pod"}}, nil, false},
+		{"its Lease", leases, lease("manager.tailgate.dev"), lease("manager.tailgate.dev"), true},
+		{"another Lease", leases, lease("kube-controller-manager"), nil, false},
+	} {
+		request := policy.Request{User: policy.Manager, Resource: c.resource}
+		if c.now != nil {
+			request.Object = &unstructured.Unstructured{Object: fields(t, c.now)}
+		}
+		if c.old != nil {
+			request.Old = &unstructured.Unstructured{Object: fields(t, c.old)}
+		}
+		if got := set.Refusals(t, request); c.allowed != (got == nil) {
+			t.Errorf("%s: %.500q, want allowed %t", c.name, got, c.allowed)
+		}
+		if request.User = "system:serviceaccount:elsewhere:other"; set.Refusals(t, request) != nil {
+			t.Errorf("%s: refused to another user", c.name)
+		}
+	}
+}
