@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 )
 
@@ -67,9 +68,12 @@ type Named []string
 // Has reports whether the manager works in a namespace.
 func (n Named) Has(namespace string) bool { return len(n) == 0 || slices.Contains(n, namespace) }
 
-// Delete deletes exactly this object, unless it is gone or being deleted.
+// Delete deletes exactly this object, unless it is gone or being deleted, and shortens the grace period of a pod.
 func Delete(ctx context.Context, c client.Writer, o client.Object, opts ...client.DeleteOption) error {
-	if !o.GetDeletionTimestamp().IsZero() {
+	if _, isPod := o.(*corev1.Pod); isPod {
+		opts = append(opts, client.GracePeriodSeconds(pods.GracePeriodSeconds))
+	}
+	if !o.GetDeletionTimestamp().IsZero() && !Lingers(o) {
 		return nil
 	}
 	uid := o.GetUID()

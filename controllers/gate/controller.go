@@ -81,6 +81,8 @@ const (
 	gather = 500 * time.Millisecond
 	// maxCreated is the number of verifications that one reconcile creates, so that a status is written in between.
 	maxCreated = 500
+	// budgetAgain is how often the budget over the hold pods is looked at.
+	budgetAgain = time.Minute
 )
 
 // Reconcile looks at all nodes of one gate.
@@ -116,6 +118,9 @@ func (r *Gates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	summarize(all, chosen)
 	if err := r.report(ctx, old, g); err != nil {
 		return controllers.Written(0, err)
+	}
+	if g.Spec.Enforcement.HoldPod != nil && g.Spec.Enforcement.HoldPod.Budget != nil {
+		next = queue.Soonest(next, budgetAgain) // Another client may have changed it, which no watch reports.
 	}
 	return controllers.Written(queue.Soonest(queue.Soonest(next, all.Schedule.Next), chosen.Again), errors.Join(memberErr, startErr, budgetErr))
 }

@@ -54,7 +54,7 @@ func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, imag
 		Spec: corev1.PodSpec{
 			NodeName:                      v.Spec.NodeName,
 			ServiceAccountName:            serviceAccount,
-			TerminationGracePeriodSeconds: new(int64(2)),
+			TerminationGracePeriodSeconds: new(int64(pods.GracePeriodSeconds)),
 			Tolerations:                   []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 			ReadinessGates:                []corev1.PodReadinessGate{{ConditionType: v1alpha1.NodeConditionVerified}},
 			Containers: []corev1.Container{{
@@ -129,6 +129,9 @@ func forged(v *v1alpha1.LatencyVerification, pod, want *corev1.Pod) string {
 	return ""
 }
 
+// holdEnds is how long a hold pod may take to end that is deleted.
+const holdEnds = time.Minute
+
 // holdSettled is how long a hold pod must run before the setback of earlier hold pods that ended is cleared.
 const holdSettled = 10 * time.Minute
 
@@ -138,8 +141,8 @@ type holdAction string
 const (
 	holdNothing holdAction = ""
 	holdCreate  holdAction = "created"
-	// holdDelete deletes a pod that must not stay. holdReplace deletes one whose probe is for another
-	// state: it is created again when it is gone. holdShow sets the condition to the state.
+	// holdDelete deletes a pod that must not stay. holdReplace deletes one whose probe or label is for
+	// another state, or ends too slowly: it is created again when it is gone. holdShow sets the condition to the state.
 	holdDelete  holdAction = "removed"
 	holdReplace holdAction = "deleted"
 	holdShow    holdAction = "changed"
@@ -155,6 +158,10 @@ type holdStep struct {
 // pure.
 func decideHold(w *world, v *v1alpha1.LatencyVerification, pod, want *corev1.Pod) holdStep {
 	rests := turns.OfNode.Left(v.Status.HoldPodSetback, w.now) > 0
+	ending := holdNothing
+	if v.Status.State != v1alpha1.VerificationVerified {
+		ending = holdShow // Until it is gone, its condition holds the node back.
+	}
 	switch {
 	case pod == nil && (rests || !w.node.DeletionTimestamp.IsZero()): // A tool that deletes a node may wait until it has no pod.
 		return holdStep{}
@@ -164,15 +171,20 @@ func decideHold(w *world, v *v1alpha1.LatencyVerification, pod, want *corev1.Pod
 		return holdStep{}
 	case !ownsHoldPod(v, pod):
 		return holdStep{reason: v1alpha1.ReasonHoldPodRefused, message: "exists and does not belong to this gate; delete it"}
+	case controllers.Lingers(pod):
+		return holdStep{do: holdReplace}
+	case !pod.DeletionTimestamp.IsZero() && !rests && w.now.Sub(pod.DeletionTimestamp.Time) >= holdEnds:
+		return holdStep{ending, v1alpha1.ReasonHoldPodEnded, fmt.Sprintf(
+			"is being deleted since %s and does not end: remove its finalizers %q, or bring the node back", pod.DeletionTimestamp.UTC().Format(time.RFC3339), pod.Finalizers)}
 	case !pod.DeletionTimestamp.IsZero():
-		return holdStep{}
+		return holdStep{do: ending}
 	case pods.Ended(pod):
 		return holdStep{holdDelete, v1alpha1.ReasonHoldPodEnded, fmt.Sprintf("ended: %s %s", pod.Status.Reason, pod.Status.Message)}
 	case forged(v, pod, want) != "":
 		return holdStep{holdDelete, v1alpha1.ReasonHoldPodReplaced, "was deleted: " + forged(v, pod, want)}
 	case rests && v.Status.HoldPodSetback.Reason == v1alpha1.ReasonHoldPodRefused:
 		return holdStep{}
-	case !slices.Equal(probes(pod), probes(want)):
+	case !slices.Equal(probes(pod), probes(want)), pod.Labels[v1alpha1.NodeLabelVerified] != want.Labels[v1alpha1.NodeLabelVerified]:
 		return holdStep{do: holdReplace}
 	}
 	return holdStep{do: holdShow}
@@ -213,6 +225,8 @@ func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyV
 	}
 	err = r.applyHold(ctx, w, v, s.do, pod, want)
 	switch {
+	case err == nil && pod != nil && !pod.DeletionTimestamp.IsZero():
+		return cmp.Or(turns.OfNode.Left(v.Status.HoldPodSetback, w.now), holdEnds), nil
 	case err == nil && s.do == holdShow:
 		return settle(pod, v, w.now), nil
 	case err == nil:

@@ -217,3 +217,38 @@ func TestHoldPodThatWasNotRecorded(t *testing.T) {
 		}
 	}
 }
+
+// A hold pod that is being deleted keeps showing the state of its node, is not given longer than its own grace period, and says what keeps it.
+func TestHoldPodThatIsBeingDeleted(t *testing.T) {
+	for name, c := range map[string]struct {
+		grace int64
+		since time.Duration
+		want  holdAction
+		said  string
+	}{
+		"a year of grace":             {31536000, -31536000 * time.Second, holdReplace, ""},
+		"its own":                     {2, -time.Second, holdShow, ""},
+		"a finalizer, for a minute":   {2, holdEnds, holdShow, v1alpha1.ReasonHoldPodEnded},
+		"a finalizer, for 59 seconds": {2, holdEnds - time.Second, holdShow, ""},
+	} {
+		h := hold(t, func(h *holding) {
+			h.pod.DeletionTimestamp, h.pod.DeletionGracePeriodSeconds = &metav1.Time{Time: noon.Add(-c.since)}, &c.grace
+			h.pod.Finalizers = []string{"a/b"}
+		})
+		h.w.now = noon
+		if s := decideHold(h.w, h.v, h.pod, holdPodOf(h.w.gate, h.v, "bench", "", "")); c.want == holdShow && s.do != holdNothing {
+			t.Errorf("%s: %+v of a verified node", name, s)
+		}
+		h.v.Status.State = v1alpha1.VerificationUnverified
+		if s := decideHold(h.w, h.v, h.pod, holdPodOf(h.w.gate, h.v, "bench", "", "")); s.do != c.want || s.reason != c.said {
+			t.Errorf("%s: %+v, want %q %q", name, s, c.want, c.said)
+		}
+		pod, again := h.step()
+		if pod == nil || len(pod.Status.Conditions) != 1 || pod.Status.Conditions[0].Status != corev1.ConditionFalse {
+			t.Errorf("%s: %v does not hold the node back", name, pod)
+		}
+		if again == 0 {
+			t.Errorf("%s: it is not looked at again", name)
+		}
+	}
+}

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/turns"
 	"github.com/tailgate-dev/tailgate/test/policy"
@@ -55,6 +56,13 @@ func managerPods(t *testing.T) map[string]*corev1.Pod {
 				all[fmt.Sprint(filepath.Base(file), i)] = pod
 			}
 		}
+	}
+	b := &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: "perf", Name: "x", UID: uid}}
+	b.Spec.Network.Type = v1alpha1.NetworkPod
+	variant := plan.Variants(b.Spec)[0]
+	variant.Capture = v1alpha1.CaptureServer
+	if all["capture"], err = pods.Build(pods.Endpoint{Benchmark: b, Image: "bench", Node: "a", Variant: variant, Task: plan.Task{Run: "x-r1", Role: v1alpha1.RoleServer}}); err != nil {
+		t.Fatal(err)
 	}
 	gate := makeGate()
 	for _, state := range []v1alpha1.VerificationState{v1alpha1.VerificationVerified, v1alpha1.VerificationFailed} {

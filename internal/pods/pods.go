@@ -27,6 +27,8 @@ const (
 	Interface = "net1"
 	// StartAllowance is for image and network; the operator's timeout must be shorter.
 	StartAllowance = 10 * time.Minute
+	// GracePeriodSeconds is how long the operator's pods may take to end when they are deleted.
+	GracePeriodSeconds = 2
 	Agent          = "/usr/local/bin/tailgate-agent"
 )
 
@@ -124,7 +126,7 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 	pod := agentPod(e.Image, e.PullPolicy, e.ServiceAccount, e.Node, e.Task.Role, e.Task.Deadline+StartAllowance)
 	pod.Name, pod.Namespace = cmp.Or(e.Name, Name(e.Task.Run, e.Task.Attempt, e.Task.Role)), e.Benchmark.Namespace
 	pod.Labels, pod.Annotations, pod.OwnerReferences = labels, annotations, []metav1.OwnerReference{Owner(e.Benchmark)}
-	pod.Spec.TerminationGracePeriodSeconds = new(int64(2))
+	pod.Spec.TerminationGracePeriodSeconds = new(int64(GracePeriodSeconds))
 	// The agent compares its CPUs with those of the pod's sandbox, which has no CPU manager.
 	pod.Spec.ShareProcessNamespace = new(true)
 	c := &pod.Spec.Containers[0]

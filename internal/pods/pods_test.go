@@ -32,9 +32,6 @@ var benchmarks = map[string]func(*v1alpha1.LatencyBenchmark){
 			NetworkRef: v1alpha1.NetworkRef{Name: "macvlan"}, Alignment: v1alpha1.Alignment{AlignWith: "amd.com/sf_vf"},
 		}}
 	},
-	"capture": func(b *v1alpha1.LatencyBenchmark) {
-		b.Spec.Variants = []v1alpha1.Variant{{Name: "captured", Capture: v1alpha1.CaptureServer}}
-	},
 	"vf-ref": func(b *v1alpha1.LatencyBenchmark) {
 		b.Spec.Network = v1alpha1.Network{
 			Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: "amd.com/sf_vf", NetworkRef: &v1alpha1.NetworkRef{Name: "sf-vf", Namespace: "networks"}}},

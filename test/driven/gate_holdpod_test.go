@@ -67,6 +67,10 @@ var _ = Describe("A gate", func() {
 		Expect(least()).To(Equal("7 IfHealthyBudget"))
 		Expect(k8s.Delete(ctx, other)).To(Succeed())
 		eventually(least).WithTimeout(time.Minute).Should(Equal("0 AlwaysAllow"))
+		By("a user changes the gate's own")
+		budget.Spec.MinAvailable, budget.Spec.UnhealthyPodEvictionPolicy = new(intstr.FromInt32(99)), new(policyv1.IfHealthyBudget)
+		Expect(k8s.Update(ctx, budget)).To(Succeed())
+		eventually(least).WithTimeout(2 * time.Minute).Should(Equal("0 AlwaysAllow"))
 	})
 
 	It("runs hold pods that are Ready only on verified nodes", func(ctx SpecContext) {
@@ -115,6 +119,28 @@ var _ = Describe("A gate", func() {
 		By("an upgrade")
 		w.Upgrade(ctx, w.A, "6.2.0")
 		eventually(probe).Should(Equal([]string{"verified", "BootID=boot of 6.2.0 of " + w.A, "Kernel=6.2.0"}))
+		eventually(says).Should(Equal("True Verified"))
+		By("a user who deletes it with a grace period of a year")
+		w.Kubelet.Deaf()
+		held := holdPod()
+		Expect(k8s.Delete(ctx, held, client.GracePeriodSeconds(31536000))).To(Succeed())
+		began := w.Clock.Now()
+		eventually(func() types.UID {
+			if pod := holdPod(); pod != nil {
+				return pod.UID
+			}
+			return held.UID
+		}).ShouldNot(Equal(held.UID))
+		Expect(w.Clock.Now().Sub(began)).To(BeNumerically("<", 15*time.Second))
+		eventually(says).Should(Equal("True Verified"))
+		By("a user who changes a label that tools read")
+		Expect(k8s.Patch(ctx, holdPod(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"tailgate.dev/latency-verified":"false"}}}`)))).To(Succeed())
+		eventually(func() string {
+			if pod := holdPod(); pod != nil && pod.DeletionTimestamp.IsZero() {
+				return pod.Labels[v1alpha1.NodeLabelVerified]
+			}
+			return ""
+		}).Should(Equal("true"))
 		eventually(says).Should(Equal("True Verified"))
 		By("a pod that is rejected, as under DiskPressure, again and again: each rest is twice as long")
 		ends := func() types.UID {

@@ -51,6 +51,7 @@ type Kubelet struct {
 	auto    map[string]bool
 	paused  map[string]bool
 	dead    string // the node whose pods do nothing
+	deaf    bool   // processes ignore SIGTERM
 	// threads: the nodes have eight CPUs on four cores. wholeCores: their CPU managers allocate only whole cores.
 	threads, wholeCores bool
 	// late is the delay of the nodes' clocks.
@@ -102,6 +103,9 @@ func (k *Kubelet) Threads(fullPCPUsOnly bool) { k.threads, k.wholeCores = true, 
 
 // Late delays the clocks of the nodes.
 func (k *Kubelet) Late(by time.Duration) { k.late = by }
+
+// Deaf makes the processes in pods ignore SIGTERM: they end when their grace periods are over.
+func (k *Kubelet) Deaf() { k.deaf = true }
 
 // Die stops everything on a node.
 func (k *Kubelet) Die(node string) { k.dead = node }
@@ -162,6 +166,8 @@ func (k *Kubelet) act(now time.Time) (acted bool, next time.Time) {
 
 func (k *Kubelet) turn(pod *corev1.Pod, all []corev1.Pod, now time.Time) (done bool, again time.Time, err error) {
 	switch {
+	case k.deaf && !pod.DeletionTimestamp.IsZero() && now.Before(pod.DeletionTimestamp.Time):
+		return false, pod.DeletionTimestamp.Time, nil
 	case !pod.DeletionTimestamp.IsZero():
 		return true, again, k.remove(pod)
 	case pod.Status.Phase == corev1.PodPending && pods.Node(pod) != "":

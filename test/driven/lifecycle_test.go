@@ -9,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,6 +34,32 @@ var _ = Describe("A benchmark", func() {
 		ExpectSucceeded(ctx, b, "^True Complete: 2 of 2")
 		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured", "x-r2 a1 Measured", "x-r1 a2 Measured"}))
 		Expect(Get(ctx, b).Status.Results[0].Rounds).To(BeEquivalentTo(2))
+	})
+
+	It("ends pods that a user deletes with a grace period of a year, also without their benchmark", func(ctx SpecContext) {
+		w.Start()
+		w.Kubelet.Deaf()
+		w.Kubelet.Auto("x", "gone", "y")
+		for _, name := range []string{"x", "gone"} {
+			w.Pause(name + "-r1")
+			b := w.Create(ctx, MakeBenchmark(w.Namespace, name).Rounds(1).On(w.A, w.B))
+			server := w.Kubelet.Pod(ctx, name+"-r1", 1, v1alpha1.RoleServer)
+			eventually(func() corev1.PodPhase {
+				Expect(k8s.Get(ctx, client.ObjectKeyFromObject(server), server)).To(Succeed())
+				return server.Status.Phase
+			}).Should(Equal(corev1.PodRunning))
+			began := w.Clock.Now()
+			Expect(k8s.Delete(ctx, server, client.GracePeriodSeconds(31536000))).To(Succeed())
+			if name == "gone" {
+				Expect(k8s.Delete(ctx, b)).To(Succeed())
+			}
+			eventually(func() bool { return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(server), server)) }).Should(BeTrue())
+			Expect(w.Clock.Now().Sub(began)).To(BeNumerically("<", 10*time.Second))
+			if name == "x" {
+				Expect(k8s.Delete(ctx, b)).To(Succeed())
+			}
+		}
+		ExpectSucceeded(ctx, w.Create(ctx, MakeBenchmark(w.Namespace, "y").Rounds(1).On(w.A, w.B)), "^True Complete")
 	})
 
 	It("measures every variant in every round, in an order that rotates", func(ctx SpecContext) {

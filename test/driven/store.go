@@ -665,8 +665,11 @@ func (s *Store) remove(o client.Object, options *client.DeleteOptions) error {
 		if ours(kind) {
 			next.SetGeneration(next.GetGeneration() + 1)
 		}
-	} else if graceOver(current.Object) || grace > 0 {
+	} else if before := current.GetDeletionGracePeriodSeconds(); before == nil || grace >= *before {
 		return nil // It is being deleted.
+	} else {
+		sooner := metav1.NewTime(current.GetDeletionTimestamp().Add(time.Duration(grace-*before) * time.Second))
+		next.SetDeletionTimestamp(&sooner)
 	}
 	next.SetDeletionGracePeriodSeconds(&grace)
 	after, err := s.sent(next, kind, false)
