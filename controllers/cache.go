@@ -55,10 +55,12 @@ func CacheOptions(named Named) cache.Options {
 			})},
 			&v1alpha1.LatencyMatrix{}: {Transform: slim(func(m *v1alpha1.LatencyMatrix) {
 				slimMeta(m)
-				m.Spec.Nodes.NodeNames, m.Spec.Nodes.NodeSelector = nil, nil
-				if m.Spec.Server != nil {
-					m.Spec.Server.NodeNames, m.Spec.Server.NodeSelector = nil, nil
+				// Only the matrix with which it is compared is read.
+				kept := v1alpha1.LatencyMatrixSpec{}
+				if c := m.Spec.Template.Spec.Criteria; c != nil && c.Baseline != nil {
+					kept.Template.Spec.Criteria = &v1alpha1.Criteria{Baseline: &v1alpha1.Baseline{Type: c.Baseline.Type, Matrix: c.Baseline.Matrix}}
 				}
+				m.Spec = kept
 			})},
 			&v1alpha1.LatencyBenchmark{}: {Transform: slim(func(b *v1alpha1.LatencyBenchmark) {
 				slimMeta(b)

@@ -72,8 +72,11 @@ func TestWhatIsCachedOfOwnKindsIsSmall(t *testing.T) {
 	options := CacheOptions(nil).ByObject
 	for key, o := range map[client.Object]client.Object{
 		find[*v1alpha1.LatencyBenchmark](options): &v1alpha1.LatencyBenchmark{ObjectMeta: long, Spec: v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{Placement: placement}}},
-		find[*v1alpha1.LatencyMatrix](options):    &v1alpha1.LatencyMatrix{ObjectMeta: long, Spec: v1alpha1.LatencyMatrixSpec{Nodes: selection, Server: &selection}},
-		find[*corev1.Node](options):               &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: long.Annotations}},
+		find[*v1alpha1.LatencyMatrix](options): &v1alpha1.LatencyMatrix{ObjectMeta: long, Spec: v1alpha1.LatencyMatrixSpec{Nodes: selection, Server: &selection, Template: v1alpha1.LatencyBenchmarkTemplate{Spec: v1alpha1.MeasurementSpec{
+			Placement: placement, Notes: []v1alpha1.Note{{Value: text}}, Pods: &v1alpha1.PodSettings{Annotations: long.Annotations},
+			Criteria: &v1alpha1.Criteria{IgnoreDifferences: many, Baseline: &v1alpha1.Baseline{Type: v1alpha1.BaselineMatrix, Matrix: &v1alpha1.ObjectName{Name: "before"}}},
+		}}}},
+		find[*corev1.Node](options): &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: long.Annotations}},
 	} {
 		if _, err := options[key].Transform(o); err != nil {
 			t.Fatal(err)

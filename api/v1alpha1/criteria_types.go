@@ -23,6 +23,7 @@ type Criteria struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:XValidation:rule="self.map(r, (has(r.cells) ? r.cells.size() : 0) + (has(r.variants) ? r.variants.size() : 0)).sum() <= 256",message="all rules together name at most 256 cells and variants; select cells by protocols, messageSizes and ratesPerSecond"
 	Rules []Rule `json:"rules"`
 
 	// baseline is what maxIncrease and maxDecrease compare with.
@@ -241,6 +242,7 @@ type Rule struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^[!-~]+$`
 	Variants []string `json:"variants,omitempty"`
 
 	// protocols selects cells of these protocols; absent: all.
@@ -275,6 +277,7 @@ type Rule struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^[!-~]+$`
 	Cells []string `json:"cells,omitempty"`
 }
 

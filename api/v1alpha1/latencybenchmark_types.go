@@ -180,6 +180,7 @@ type MeasurementSpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:XValidation:rule="self.map(v, has(v.env) ? v.env.size() : 0).sum() <= 64",message="all variants together have at most 64 variables in env; give those of all variants in spec.pods.env"
 	Variants []Variant `json:"variants,omitempty"`
 
 	// capture says which end captures packets: None (default) or Server. With Server, the agent of the server captures packets

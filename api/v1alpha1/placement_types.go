@@ -272,8 +272,9 @@ type EnvVar struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^(EF|VMA|XLIO|MLX4|MLX5|MLX|SFNT)_[A-Z0-9_]+$`
 	Name string `json:"name"`
-	// value of the variable.
+	// value of the variable, in printable ASCII.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:Pattern=`^[ -~]*$`
 	Value string `json:"value,omitempty"`
 }

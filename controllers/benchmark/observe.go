@@ -2,6 +2,7 @@ package benchmark
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 	"github.com/tailgate-dev/tailgate/internal/queue"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/text"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
@@ -267,12 +269,9 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 		if e.pod == nil || e.pod.Status.Phase != corev1.PodPending || w.pendingFor(e.pod) < quietStart {
 			continue
 		}
-		list := &corev1.EventList{}
-		warnings := client.MatchingFields{"involvedObject.uid": string(e.pod.UID), "type": corev1.EventTypeWarning}
-		if err := r.Live.List(ctx, list, client.InNamespace(e.pod.Namespace), warnings); err != nil {
-			return fmt.Errorf("listing events of pod %s: %w", e.pod.Name, err)
+		if w.events[e.pod.UID], err = r.warnings(ctx, e.pod); err != nil {
+			return err
 		}
-		w.events[e.pod.UID] = list.Items
 	}
 	if _, taken := r.taken.Load(clientKey(b)); active.Collected != nil && active.Outcome == nil && !taken {
 		cm, err := observe.Get[corev1.ConfigMap](ctx, r.Live, b.Namespace, active.Collected.ConfigMap)
@@ -287,6 +286,28 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 	w.found = r.haveResults(w.server, w.client)
 	w.listening, w.noAddress = r.listening(ctx, w)
 	return nil
+}
+
+// mostWarnings bounds the events of a pod that are read, maxWarning the bytes of each message: any editor of the namespace can create more.
+const mostWarnings, maxWarning = 200, 4 << 10
+
+var errEnough = errors.New("enough events were read")
+
+// warnings reads the reasons and messages of the warnings about a pod.
+func (r *Reconciler) warnings(ctx context.Context, p *corev1.Pod) (all []corev1.Event, err error) {
+	about := client.MatchingFields{"involvedObject.uid": string(p.UID), "type": corev1.EventTypeWarning}
+	err = observe.Each(ctx, r.Live, func() client.ObjectList { return &corev1.EventList{} }, func(o runtime.Object) error {
+		e := o.(*corev1.Event)
+		all = append(all, corev1.Event{Reason: e.Reason, Message: text.Ends(e.Message, maxWarning)})
+		if len(all) == mostWarnings {
+			return errEnough
+		}
+		return nil
+	}, client.InNamespace(p.Namespace), about)
+	if err != nil && !errors.Is(err, errEnough) {
+		return nil, fmt.Errorf("listing events of pod %s: %w", p.Name, err)
+	}
+	return all, nil
 }
 
 // claimedDevice returns the PCI address of the pod's device if it is from a claim. The claim of a pod that has ended is deleted.

@@ -3,6 +3,7 @@ package benchmark
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -334,5 +335,33 @@ func TestNamedNamespaces(t *testing.T) {
 	r := &Reconciler{Settings: Settings{Namespaces: controllers.Named{w.benchmark.Namespace}}} // Without a client, it can read nothing.
 	if again, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(elsewhere)}); err != nil || again != (ctrl.Result{}) {
 		t.Errorf("%v, %v", again, err)
+	}
+}
+
+// Any editor of a namespace can create thousands of events about its own pod, each with megabytes of annotations.
+func TestWarningsAreBounded(t *testing.T) {
+	pages := 0
+	live := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		options := client.ListOptions{}
+		options.ApplyOptions(opts)
+		if options.Limit == 0 || options.FieldSelector.String() != "involvedObject.uid=uid-server,type=Warning" || options.Namespace != "perf" {
+			t.Fatalf("%+v", options)
+		}
+		pages++
+		for range options.Limit {
+			list.(*corev1.EventList).Items = append(list.(*corev1.EventList).Items, corev1.Event{
+				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", 1<<10)}}, Reason: "FailedMount", Message: strings.Repeat("y", 1<<16),
+			})
+		}
+		list.SetContinue("more")
+		return nil
+	}})
+	r := &Reconciler{API: controllers.API{Live: live}}
+	got, err := r.warnings(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "perf", Name: "x", UID: "uid-server"}})
+	if err != nil || len(got) != mostWarnings || pages > mostWarnings/32+1 {
+		t.Fatalf("%d events of %d pages, %v", len(got), pages, err)
+	}
+	if e := got[0]; e.Annotations != nil || e.Reason != "FailedMount" || len(e.Message) > maxWarning {
+		t.Errorf("kept: %d annotations, %q, a message of %d bytes", len(e.Annotations), e.Reason, len(e.Message))
 	}
 }

@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -159,6 +160,66 @@ func TestQuantities(t *testing.T) {
 			if err := Object(t.Context(), u); (err == nil) != want {
 				t.Errorf("%v in %s: %v", amount, strings.Join(path, "."), err)
 			}
+		}
+	}
+}
+
+// A spec has a limit for all its texts, not only for each: an editor of a namespace could otherwise make a thousand objects of a megabyte,
+// which the manager caches.
+func TestSumsAreBounded(t *testing.T) {
+	bomb := "\U0001F4A3"
+	many := func(n int, make func(i int) any) (all []any) {
+		for i := range n {
+			all = append(all, make(i))
+		}
+		return all
+	}
+	rule := func(cells int, text string) any {
+		return map[string]any{"metric": "p99", "max": "1us", "cells": many(cells, func(i int) any { return fmt.Sprint(text, i) })}
+	}
+	variables := func(n int, value string) []any {
+		return many(n, func(i int) any { return map[string]any{"name": fmt.Sprint("EF_X", i), "value": value} })
+	}
+	variant := func(i, n int) any {
+		return map[string]any{"name": fmt.Sprint("v", i), "env": variables(n, strings.Repeat("x", 256))}
+	}
+	for name, c := range map[string]struct {
+		change func(template map[string]any)
+		want   string
+	}{
+		"few cells": {func(s map[string]any) {
+			s["criteria"].(map[string]any)["rules"] = many(8, func(int) any { return rule(32, "tcp-") })
+		}, ""},
+		"the cells of all rules": {func(s map[string]any) {
+			s["criteria"].(map[string]any)["rules"] = many(9, func(int) any { return rule(32, "tcp-") })
+		}, "at most 256 cells and variants"},
+		"characters of four bytes in cells": {func(s map[string]any) {
+			s["criteria"].(map[string]any)["rules"] = []any{rule(1, bomb)}
+		}, "should match"},
+		"few variables": {func(s map[string]any) { s["variants"] = many(2, func(i int) any { return variant(i, 32) }) }, ""},
+		"the variables of all variants": {func(s map[string]any) {
+			s["variants"] = many(3, func(i int) any { return variant(i, 32) })
+		}, "at most 64 variables"},
+		"characters of four bytes in variables": {func(s map[string]any) {
+			s["pods"] = map[string]any{"env": variables(1, bomb)}
+		}, "should match"},
+		"characters of four bytes in tolerations": {func(s map[string]any) {
+			s["pods"] = map[string]any{"tolerations": []any{map[string]any{"key": bomb}}}
+		}, "should match"},
+	} {
+		g := gate(nil)
+		template, _, err := unstructured.NestedMap(g.Object, "spec", "template", "spec")
+		if err != nil {
+			t.Fatal(err)
+		}
+		template["tool"] = "pinger"
+		c.change(template)
+		if err := unstructured.SetNestedMap(g.Object, template, "spec", "template", "spec"); err != nil {
+			t.Fatal(err)
+		}
+		err = Object(t.Context(), g)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
 }

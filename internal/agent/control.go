@@ -58,8 +58,8 @@ const (
 	maxSaid = 8 << 10
 	// maxWords bounds Error and Note of an answer, each in bytes: JSON encodes a byte in up to six.
 	maxWords = 400
-	// maxGreeted connections may greet at a time; maxRejected rejected ones are logged.
-	maxGreeted, maxRejected, maxRejection = 64, 16, 100
+	// maxGreeted connections may greet at a time, maxOfAddress of one address; maxRejected rejected ones are logged.
+	maxGreeted, maxOfAddress, maxRejected, maxRejection = 64, 8, 16, 100
 	// helloTimeout bounds how long an unknown client may keep the server busy.
 	helloTimeout = 2 * time.Second
 	// answerTimeout is longer than a tool's server may take to listen, plus the time to inspect its Onload stack. With Onload, the

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -99,9 +100,10 @@ func TestStrangersAreBounded(t *testing.T) {
 		}
 		greeted <- err
 	}()
-	dial := func(first string) net.Conn {
+	dial := func(first string, from ...byte) net.Conn {
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, slices.Concat(from, []byte{1})[0])}}
 		for ctx.Err() == nil {
-			conn, err := net.Dial("tcp", net.JoinHostPort(address.String(), strconv.Itoa(plan.ControlPort)))
+			conn, err := dialer.Dial("tcp", net.JoinHostPort(address.String(), strconv.Itoa(plan.ControlPort)))
 			if err != nil {
 				continue
 			}
@@ -118,11 +120,11 @@ func TestStrangersAreBounded(t *testing.T) {
 		// It is rejected before the next one comes.
 		_, _ = io.Copy(io.Discard, dial(`{"verb":"hello","attempt":`+strings.Repeat("7", maxLine-100)+"}\n"))
 	}
-	// One after another, they would take a minute and more.
-	for range maxGreeted / 2 {
+	// One after another, they would take more than half an hour; maxGreeted at a time, more than linkTimeout.
+	for range 1200 {
 		dial("")
 	}
-	dial(hello1 + "\n")
+	dial(hello1+"\n", 30)
 	if err := <-greeted; err != nil {
 		t.Fatal(err)
 	}

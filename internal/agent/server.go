@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -131,17 +132,44 @@ type greeting struct {
 	err error
 }
 
-// greetAll reads first requests, maxGreeted at a time: silent clients block no other client.
+// connections counts those of each address that have not greeted yet.
+type connections struct {
+	mu sync.Mutex
+	of map[string]int
+}
+
+func (c *connections) change(address string, by int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of == nil {
+		c.of = map[string]int{}
+	}
+	c.of[address] += by
+	left := c.of[address]
+	if left == 0 {
+		delete(c.of, address)
+	}
+	return left
+}
+
+// greetAll reads first requests, maxGreeted at a time: silent clients block no other client, and one address not the others.
 func (e *endpoint) greetAll(ctx context.Context, listener net.Listener, greeted chan<- greeting) error {
 	places := make(chan struct{}, maxGreeted)
+	var of connections
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
 			return err
 		}
+		address, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
+		if of.change(address, 1) > maxOfAddress {
+			of.change(address, -1)
+			conn.Close()
+			continue
+		}
 		places <- struct{}{}
 		go func() {
-			defer func() { <-places }()
+			defer func() { <-places; of.change(address, -1) }()
 			l := newLink(conn)
 			err := l.greet(e.token(), e.Task.Run, e.Task.Attempt)
 			if err != nil {

@@ -75,6 +75,7 @@ var endGrace = time.Second
 // Run executes a command line, given without the name of the program, and returns the exit code. It returns soon after the context
 // has ended, whatever the verb does.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	stderr = text.Writer(stderr)
 	root := Command()
 	root.SetArgs(args)
 	root.SetOut(text.Writer(stdout))

@@ -132,14 +132,14 @@ func (c *Cluster) Room(ctx context.Context, o *preflight.Observed) (err error) {
 		return nil
 	}
 	if o.PriorityClass == nil {
-		list := &schedulingv1.PriorityClassList{}
-		if err := c.Live.List(ctx, list); err != nil {
-			return fmt.Errorf("listing priority classes: %w", err)
-		}
-		for i := range list.Items {
-			if list.Items[i].GlobalDefault {
-				o.PriorityClass = &list.Items[i]
+		err := Each(ctx, c.Live, func() client.ObjectList { return &schedulingv1.PriorityClassList{} }, func(object runtime.Object) error {
+			if class := object.(*schedulingv1.PriorityClass); class.GlobalDefault {
+				o.PriorityClass = class
 			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("listing priority classes: %w", err)
 		}
 	}
 	o.Pods, err = c.occupying(ctx, preflight.Matching(*o))

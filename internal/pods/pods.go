@@ -29,7 +29,7 @@ const (
 	StartAllowance = 10 * time.Minute
 	// GracePeriodSeconds is how long the operator's pods may take to end when they are deleted.
 	GracePeriodSeconds = 2
-	Agent          = "/usr/local/bin/tailgate-agent"
+	Agent              = "/usr/local/bin/tailgate-agent"
 )
 
 // Endpoint is one side of an attempt at a run.

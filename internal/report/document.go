@@ -194,12 +194,13 @@ func csvLine(of Document, round *DocumentRound, r v1alpha1.CellResult) (names, v
 	add("bits_per_second", bits)
 	add("sent_bits_per_second", sent)
 	add("retransmits", retransmits)
-	add("notes", strings.Join(noted(of.Notes), "; "))
+	add("notes", strings.Join(noted(of.Notes), ", "))
 	return names, values
 }
 
-// noFormula puts an apostrophe before a text that a spreadsheet would evaluate.
+// noFormula puts an apostrophe before a text that a spreadsheet would evaluate, and leaves no place in it where another cell could begin.
 func noFormula(text string) string {
+	text = strings.ReplaceAll(text, ";", ",") // In some locales it ends a cell.
 	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
 		return "'" + text
 	}

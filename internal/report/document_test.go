@@ -106,21 +106,21 @@ func TestFormsOfPairs(t *testing.T) {
 
 // No cell of a text begins like a formula.
 func TestCSVHasNoFormulas(t *testing.T) {
-	for in, want := range map[string]string{"": "", "p99": "p99", "=HYPERLINK(1)": "'=HYPERLINK(1)", "+1": "'+1", "-1": "'-1", "@x": "'@x", "\t=1": "'\t=1", "\r=1": "'\r=1"} {
+	for in, want := range map[string]string{"": "", "p99": "p99", "=HYPERLINK(1)": "'=HYPERLINK(1)", "+1": "'+1", "-1": "'-1", "@x": "'@x", "\t=1": "'\t=1", "\r=1": "'\r=1", "hw: x;=cmd|/C calc!A0;y": "hw: x,=cmd|/C calc!A0,y", ";=1": ",=1"} {
 		if got := noFormula(in); got != want {
 			t.Errorf("%q is %q", in, got)
 		}
 	}
 	cell := DocumentCell{CellResult: v1alpha1.CellResult{Name: "tcp-64", CountedFrom: `=HYPERLINK("http://x","y")`}}
 	var out strings.Builder
-	if err := writeCSV(&out, Document{Cells: []DocumentCell{cell}, Notes: []v1alpha1.Note{{Name: "=1", Value: "x"}}}); err != nil {
+	if err := writeCSV(&out, Document{Cells: []DocumentCell{cell}, Notes: []v1alpha1.Note{{Name: "=1", Value: "x"}, {Name: "hw", Value: "x;=1;y"}}}); err != nil {
 		t.Fatal(err)
 	}
 	rows, err := csv.NewReader(strings.NewReader(out.String())).ReadAll()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, field := range rows[1] {
+	for _, field := range slices.Concat(rows[1], strings.Split(out.String(), ";")[1:]) {
 		if strings.HasPrefix(field, "=") {
 			t.Errorf("the cell %q", field)
 		}

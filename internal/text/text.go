@@ -7,12 +7,13 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // mark shows where a text was cut.
 const mark = "…"
 
-// controls replaces characters that control a terminal or reorder others, but tabs and line ends.
+// controls replaces characters that control a terminal, reorder others or are invisible, but tabs and line ends.
 var controls = func() *strings.Replacer {
 	var all []string
 	for c := range rune(0xa0) {
@@ -20,27 +21,44 @@ var controls = func() *strings.Replacer {
 			all = append(all, string(c), string(unicode.ReplacementChar))
 		}
 	}
-	for _, c := range "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069" {
-		all = append(all, string(c), string(unicode.ReplacementChar))
+	for c := rune(0xa0); c <= unicode.MaxRune; c++ {
+		if unicode.In(c, unicode.Cf, unicode.Zl, unicode.Zp) {
+			all = append(all, string(c), string(unicode.ReplacementChar))
+		}
 	}
 	return strings.NewReplacer(all...)
 }()
 
 // Writer returns a writer that replaces the characters that control a terminal.
-func Writer(to io.Writer) io.Writer { return writer{to} }
+func Writer(to io.Writer) io.Writer { return &writer{Writer: to} }
 
-type writer struct{ io.Writer }
+type writer struct {
+	io.Writer
+	// part is the beginning of a character whose rest has not been written yet.
+	part []byte
+}
 
 // Write implements io.Writer. It passes bytes on that are no characters.
-func (w writer) Write(p []byte) (int, error) {
-	if _, err := controls.WriteString(w.Writer, string(p)); err != nil {
+func (w *writer) Write(p []byte) (int, error) {
+	all := slices.Concat(w.part, p)
+	whole := len(all)
+	for n := 1; n < utf8.UTFMax && n <= len(all); n++ {
+		if last := all[len(all)-n:]; utf8.RuneStart(last[0]) {
+			if !utf8.FullRune(last) {
+				whole -= n
+			}
+			break
+		}
+	}
+	w.part = all[whole:]
+	if _, err := controls.WriteString(w.Writer, string(all[:whole])); err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
 
 // Unwrap returns the writer that gets the text.
-func (w writer) Unwrap() io.Writer { return w.Writer }
+func (w *writer) Unwrap() io.Writer { return w.Writer }
 
 // Shorten returns at most limit bytes of UTF-8 without control characters; cut, it ends in "…".
 func Shorten(s string, limit int) string {

@@ -98,6 +98,7 @@ func TestList(t *testing.T) {
 func TestControlsAreReplaced(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain\tµs\n": "plain\tµs\n", "\x1b[31mred\a": "\ufffd[31mred\ufffd", "\u009b31m": "\ufffd31m", "a\rb\x7f": "a\ufffdb\ufffd", "\u202egnp": "\ufffdgnp", "\u2066x": "\ufffdx",
+		"a\u200bb\ufeff": "a\ufffdb\ufffd", "a\u2028b": "a\ufffdb", "\U000e0041": "\ufffd",
 	} {
 		if got := Shorten(in, 100); got != want {
 			t.Errorf("Shorten(%q) is %q", in, got)
@@ -105,6 +106,21 @@ func TestControlsAreReplaced(t *testing.T) {
 		var out bytes.Buffer
 		if n, err := Writer(&out).Write([]byte(in)); err != nil || n != len(in) || out.String() != want {
 			t.Errorf("%q is written as %q, %d, %v", in, out.String(), n, err)
+		}
+	}
+	// A character that is written in two parts.
+	for _, in := range []string{"x\u009b31m", "x\u202egnp", "x\U000e0041y", "xµs…"} {
+		for cut := range len(in) {
+			var out bytes.Buffer
+			w := Writer(&out)
+			for _, part := range []string{in[:cut], in[cut:]} {
+				if n, err := w.Write([]byte(part)); err != nil || n != len(part) {
+					t.Fatal(n, err)
+				}
+			}
+			if want := Shorten(in, 100); out.String() != want {
+				t.Errorf("%q, cut at %d: %q, want %q", in, cut, out.String(), want)
+			}
 		}
 	}
 	var out bytes.Buffer
