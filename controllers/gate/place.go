@@ -70,7 +70,7 @@ func (r *Gates) roomless(ctx context.Context, gate *v1alpha1.LatencyGate, pair t
 		return fmt.Sprintf("reading whether it has room: %v", err), false
 	}
 	if _, rejection := preflight.Accept(o); rejection != nil {
-		return rejection.String(), strings.HasPrefix(rejection.Path, "spec.placement.server")
+		return rejection.InTemplate().String(), strings.HasPrefix(rejection.Path, "spec.placement.server")
 	}
 	return "", false
 }

@@ -192,6 +192,7 @@ func planGate(ctx context.Context, g *glimpse, of *v1alpha1.LatencyGate, notes [
 		return Planned{}, err
 	}
 	p := planOf(b, nil, observed)
+	p.Obstacle = p.Obstacle.InTemplate()
 	p.Kind, p.Namespace, p.Name = gates.name, "", of.Name
 	p.Gate = &PlannedGate{Nodes: len(out.Nodes), Held: slices.Concat([]string{}, out.Held), Waiting: out.Waiting}
 	switch {

@@ -393,7 +393,7 @@ func TestPlanOfALatencyGate(t *testing.T) {
 			for i := range nodes {
 				nodes[i].Status.Allocatable["cpu"] = resource.MustParse("500m")
 			}
-		}, 1, []string{"whole CPUs", "InsufficientCPU"}},
+		}, 1, []string{"obstacle: spec.template.spec.placement.client: ", "whole CPUs", "InsufficientCPU"}},
 		"no node of the gate": {"", func(nodes []corev1.Node) {
 			for i := range nodes {
 				nodes[i].Labels = nil

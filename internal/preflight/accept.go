@@ -105,12 +105,12 @@ func (r *Rejection) String() string {
 	return r.Path + ": " + r.Message
 }
 
-// In returns the rejection of a spec that is the template of another one, at a path of that.
-func (r *Rejection) In(template string) *Rejection {
+// InTemplate returns the rejection of a spec that is the template of a LatencyMatrix or LatencyGate, with the path in that.
+func (r *Rejection) InTemplate() *Rejection {
 	if r == nil {
 		return nil
 	}
-	return &Rejection{r.Reason, template + strings.TrimPrefix(r.Path, "spec"), r.Message}
+	return &Rejection{r.Reason, templateSpec + strings.TrimPrefix(r.Path, "spec"), r.Message}
 }
 
 // check is a requirement that a spec meets in a cluster, regardless of the nodes: nil, or the rejection.

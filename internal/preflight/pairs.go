@@ -33,7 +33,7 @@ func AcceptMatrix(o Observed, m v1alpha1.LatencyMatrixSpec) (Nodes, *Rejection) 
 			"this operator does not know %s; upgrade it, or choose another tool", o.Benchmark.Spec.Tool)
 	}
 	if r := ofSpec.check(o); r != nil {
-		return Nodes{}, r.In(templateSpec)
+		return Nodes{}, r.InTemplate()
 	}
 	selected, servers := endpoints(o)
 	selected.path, servers.path = "spec.nodes", "spec.server"
@@ -45,7 +45,7 @@ func AcceptMatrix(o Observed, m v1alpha1.LatencyMatrixSpec) (Nodes, *Rejection) 
 		nodes, r = chooseNodes(o, m, selected)
 	}
 	if r == nil {
-		r = addressesAtOnce(o, m, nodes).In(templateSpec)
+		r = addressesAtOnce(o, m, nodes).InTemplate()
 	}
 	if r != nil {
 		return Nodes{}, r
