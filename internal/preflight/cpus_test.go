@@ -124,6 +124,34 @@ func TestNotes(t *testing.T) {
 	}
 }
 
+// The notes say where nothing shows whether datagrams of a tool without message numbers arrive twice.
+func TestNotesOfDatagrams(t *testing.T) {
+	const udp, tcp, onload = v1alpha1.ProtocolUDP, v1alpha1.ProtocolTCP, v1alpha1.AccelerationOnload
+	for name, c := range map[string]struct {
+		tool         v1alpha1.Tool
+		protocol     v1alpha1.Protocol
+		network      v1alpha1.NetworkType
+		acceleration v1alpha1.AccelerationType
+		want         bool
+	}{
+		"by the kernel's counters": {v1alpha1.ToolSfntPingpong, udp, v1alpha1.NetworkVF, "", false},
+		"with Onload":              {v1alpha1.ToolSfntPingpong, udp, v1alpha1.NetworkVF, onload, true},
+		"on the host's network":    {v1alpha1.ToolNetperf, udp, v1alpha1.NetworkHost, "", true},
+		"TCP":                      {v1alpha1.ToolNetperf, tcp, v1alpha1.NetworkHost, "", false},
+		"messages with numbers":    {v1alpha1.ToolPinger, udp, v1alpha1.NetworkVF, onload, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := asking(good("a"), good("b"))
+			o.Benchmark.Spec.Tool, o.Benchmark.Spec.Network.Type, o.Benchmark.Spec.Acceleration = c.tool, c.network, &v1alpha1.Acceleration{Type: c.acceleration}
+			o.Benchmark.Spec.Workload.Protocols, o.Benchmark.Spec.Placement.NUMAPolicy = []v1alpha1.Protocol{tcp, c.protocol}, v1alpha1.NUMAIgnore
+			got := Notes(o, v1alpha1.Pair{ClientNode: "a", ServerNode: "b"}, v1alpha1.EndpointCPUs{Client: 2, Server: 2})
+			if found := strings.Contains(strings.Join(got, "\n"), "MessagesOnce"); found != c.want || len(got) > 1 {
+				t.Errorf("got %q, want a note: %t", got, c.want)
+			}
+		})
+	}
+}
+
 // The notes say what a tail of ping-pong and of half round trips hides.
 func TestNotesOfTails(t *testing.T) {
 	for name, c := range map[string]struct {

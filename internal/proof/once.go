@@ -2,22 +2,18 @@ package proof
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/tool"
 )
-
-// unnumbered are the tools whose messages have no numbers: to them, any answer is that to the last
-// message.
-var unnumbered = []string{string(v1alpha1.ToolSfntPingpong), string(v1alpha1.ToolNetperf)}
 
 // messagesOnce checks that no datagram of a tool without numbers arrived twice. After one that did,
 // an answer is always waiting, and round trips look half as long, to the end and without an error.
 func messagesOnce(e endpoint) finding {
 	var worst finding
 	for _, c := range e.cells {
-		if c.Protocol == v1alpha1.ProtocolTCP || c.Stream || !slices.Contains(unnumbered, c.Tool) {
+		if c.Protocol == v1alpha1.ProtocolTCP || c.Stream || !tool.Unnumbered(v1alpha1.Tool(c.Tool)) {
 			continue
 		}
 		if f := e.arrivedOnce(c); worst.state == "" || badness(f.state) > badness(worst.state) {
