@@ -260,6 +260,16 @@ type LatencyBenchmarkSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	HistoryLimit int32 `json:"historyLimit,omitempty"`
+
+	// session are the values of which status.session keeps the first rounds, at most 32. A LatencyGate sets it: its rules with
+	// maxIncrease or maxDecrease compare these values of a node's boots.
+	// +optional
+	// +listType=map
+	// +listMapKey=variant
+	// +listMapKey=cell
+	// +listMapKey=metric
+	// +kubebuilder:validation:MaxItems=32
+	Session []ComparedValue `json:"session,omitempty"`
 }
 
 // Headline selects a cell.
@@ -481,6 +491,10 @@ type LatencyBenchmarkStatus struct {
 	// verdict is the result of the rules of spec.criteria, after the measurement.
 	// +optional
 	Verdict *Verdict `json:"verdict,omitempty"`
+
+	// session is what was measured of the values of spec.session, after the measurement.
+	// +optional
+	Session *Session `json:"session,omitempty"`
 
 	// summary is the cell of spec.headline of every variant, for kubectl get.
 	// +optional

@@ -281,9 +281,7 @@ type NodeLine struct {
 
 // SessionSpread is how much the sessions of a node differ in one compared value.
 type SessionSpread struct {
-	// of is the compared value: VARIANT/CELL/METRIC.
-	// +kubebuilder:validation:MaxLength=160
-	Of string `json:"of"`
+	ComparedValue `json:",inline"`
 	// nodes is the number of nodes with a difference between two boots.
 	Nodes int32 `json:"nodes"`
 	// differences is the number of these differences, at most 200.
@@ -308,9 +306,8 @@ type FleetChange struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	Changed []IdentityChange `json:"changed"`
-	// of is the compared value that became worst in parts of its tolerance: VARIANT/CELL/METRIC.
-	// +kubebuilder:validation:MaxLength=160
-	Of string `json:"of"`
+	// of is the compared value that became worst in parts of its tolerance.
+	Of ComparedValue `json:"of"`
 	// nodes is the number of nodes that were measured with the same peer before and after the change.
 	Nodes int32 `json:"nodes"`
 	// median is the median ratio of the nodes, after to before, as a decimal number.
@@ -377,7 +374,9 @@ type LatencyGateStatus struct {
 	// spread is how much the sessions of a node differ although nothing changed, pooled over the nodes, at most 32 values.
 	// +optional
 	// +listType=map
-	// +listMapKey=of
+	// +listMapKey=variant
+	// +listMapKey=cell
+	// +listMapKey=metric
 	// +kubebuilder:validation:MaxItems=32
 	Spread []SessionSpread `json:"spread,omitempty"`
 

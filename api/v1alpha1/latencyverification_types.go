@@ -208,61 +208,6 @@ type AcceptedResult struct {
 	Identity map[string]string `json:"identity,omitempty"`
 }
 
-// MaxSeries is the number of compared values, each of a metric in a cell of a variant, that a session keeps. Further ones are
-// compared with the last accepted result only.
-const MaxSeries = 32
-
-// ReferenceSession contains the first rounds of an accepted measurement of one boot: at most 12 of the first, and 6 of later ones.
-type ReferenceSession struct {
-	// benchmark is the name of the LatencyBenchmark that measured it.
-	// +kubebuilder:validation:MaxLength=253
-	Benchmark string `json:"benchmark"`
-	// time is when it was accepted.
-	Time metav1.Time `json:"time"`
-	// bootID is the boot ID of the node.
-	// +optional
-	// +kubebuilder:validation:MaxLength=64
-	BootID string `json:"bootID,omitempty"`
-	// peer is the node at the other end.
-	// +kubebuilder:validation:MaxLength=253
-	Peer string `json:"peer"`
-	// rounds are the values of the rounds in the order of measurement, by VARIANT/CELL/METRIC: ns of the round trip, or bit/s. A value
-	// that is known only to a range is VALUE-BELOW+ABOVE.
-	// +optional
-	// +kubebuilder:validation:MaxProperties=32
-	Rounds map[string]SessionRounds `json:"rounds,omitempty"`
-}
-
-// SessionRounds are the values of the rounds of a session, separated by spaces.
-// +kubebuilder:validation:MaxLength=512
-type SessionRounds string
-
-// MeasuredSession is the level of a measurement of one boot.
-type MeasuredSession struct {
-	// time is when it was measured.
-	Time metav1.Time `json:"time"`
-	// bootID is the boot ID of the node.
-	// +optional
-	// +kubebuilder:validation:MaxLength=64
-	BootID string `json:"bootID,omitempty"`
-	// peer is the node at the other end.
-	// +kubebuilder:validation:MaxLength=253
-	Peer string `json:"peer"`
-	// identity is the identity of the node without BootID. A value of more than 128 bytes ends in its
-	// digest.
-	// +optional
-	// +kubebuilder:validation:MaxProperties=64
-	Identity map[string]string `json:"identity,omitempty"`
-	// accepted says whether its result was accepted. A later session with the same peer shows what has
-	// changed since the last one that was.
-	// +optional
-	Accepted bool `json:"accepted,omitempty"`
-	// levels are the medians of the first 6 rounds, by VARIANT/CELL/METRIC, in ns of the round trip, or bit/s.
-	// +optional
-	// +kubebuilder:validation:MaxProperties=32
-	Levels map[string]int64 `json:"levels,omitempty"`
-}
-
 // AcceptRefusal is why the operator did not accept a result that a user named.
 type AcceptRefusal struct {
 	// benchmark is that of spec.accept.

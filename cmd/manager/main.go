@@ -237,7 +237,7 @@ func setUpControllers(ctx context.Context, mgr ctrl.Manager, o options) error {
 		return fmt.Errorf("setting up the gate controller: %w", err)
 	}
 	verifications := &gate.Verifications{
-		API: api, Memory: gates.Memory, Results: reconciler.Results, Activity: reconciler.Activity,
+		API: api, Memory: gates.Memory, Activity: reconciler.Activity,
 		Image: o.settings.BenchImage, PullPolicy: o.settings.PullPolicy, ServiceAccount: o.settings.ServiceAccount,
 	}
 	if err := verifications.SetupWithManager(mgr); err != nil {

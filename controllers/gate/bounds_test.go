@@ -140,18 +140,17 @@ func TestStatusWithinTheBoundsOfTheCRD(t *testing.T) {
 			w := makeWorld(measured(metav1.ConditionTrue, v1alpha1.ReasonPass), func(w *world) { w.gate.Spec.HistoryLimit = 10 })
 			measuring := *w.verification.Status.Benchmark
 			for i := range 20 {
-				w.bootID, w.verification.Status.State, w.verification.Status.Benchmark = fmt.Sprint("boot-", 100+i), v1alpha1.VerificationMeasuring, new(measuring)
+				w.benchmark.Status.Session.BootID, w.verification.Status.State, w.verification.Status.Benchmark = fmt.Sprint("boot-", 100+i), v1alpha1.VerificationMeasuring, new(measuring)
 				w.verification.Status.Changed = []v1alpha1.IdentityChange{{Key: "Label/onload", From: strings.Repeat("a", 512), To: strings.Repeat("b", 512)}}
 				w.verification.Status = next(w, step{event: eventPassed, outcome: v1alpha1.VerdictPass, reason: v1alpha1.ReasonPassed, message: long})
 			}
 			return w.verification.Status
 		},
-		"a session whose text is one byte too long": func() v1alpha1.LatencyVerificationStatus {
+		"a session with ranges": func() v1alpha1.LatencyVerificationStatus {
 			w := makeWorld(measured(metav1.ConditionTrue, v1alpha1.ReasonPass))
 			w.verification.Status.Reference = nil
-			rounds := slices.Repeat([]stats.Observation{stats.Within(49e12, 50e12, 51e12)}, 12)
-			rounds[11] = stats.Within(50e12-1e11, 50e12, 50e12+1e11)
-			w.measured = sessions.Measured{p99: rounds}
+			rounds := slices.Repeat([]stats.Observation{stats.Within(49e12, 50e12, stats.Infinite)}, 20)
+			w.benchmark.Status.Session.Rounds = []v1alpha1.ValueRounds{sessions.Rounds(p99, rounds, sessions.FirstRounds)}
 			return next(w, step{event: eventPassed, outcome: v1alpha1.VerdictPass, reason: v1alpha1.ReasonPassed})
 		},
 	} {

@@ -31,9 +31,6 @@ type world struct {
 	// benchmark is the one in status.benchmark; nil if it does not exist, or if the benchmark of that name has another UID.
 	benchmark *v1alpha1.LatencyBenchmark
 	edited    bool
-	// measured are the compared rounds of the benchmark, or of the one that spec.accept names, and bootID is its boot; nil if unread.
-	measured sessions.Measured
-	bootID   string
 	// others are the sessions of the gate's other nodes, if they were read.
 	others []sessions.Node
 	// otherPeer is true if the node could be measured with another peer.
@@ -349,15 +346,11 @@ func waits(w *world, since time.Time, limit time.Duration, reason, message strin
 		w.benchmark.Name, w.verification.Status.Benchmark.Peer, limit, message)}
 }
 
-func (w *world) reference() sessions.Reference {
-	return sessions.For(&w.verification.Status, &w.gate.Status, w.bootID, w.verification.Status.Benchmark.Peer)
-}
-
 // accepted returns the step for a Pass. It is provisional where too little is known of how much boots differ.
 func accepted(w *world, message string) step {
 	s := step{event: eventPassed, outcome: v1alpha1.VerdictPass, reason: v1alpha1.ReasonPassed, message: message}
 	r, current := w.reference(), w.verification.Status.Benchmark
-	switch why := r.Provisional(); {
+	switch why := r.Provisional; {
 	case !w.gate.Spec.Template.Spec.Criteria.Against(v1alpha1.BaselineGate):
 		return s
 	case w.verification.Status.Accepted == nil:
@@ -367,20 +360,20 @@ func accepted(w *world, message string) step {
 		}
 		s.message = "this boot becomes the reference of the node" + note + ": " + message
 		return s
-	case len(r.Sessions) == 0:
+	case r.Sessions == 0:
 		why = "its reference is one result, and how much boots differ is assumed"
 		fallthrough
 	case why != "":
 		s.reason, s.message = v1alpha1.ReasonProvisional, "provisional, because "+why+": "+message
 	case !current.PeerVerified:
 		s.reason, s.message = v1alpha1.ReasonProvisional, fmt.Sprintf("provisional, because peer %s was not verified itself: %s", current.Peer, message)
-	case r.SameBoot():
+	case r.SameBoot:
 		s.message = "compared with an earlier result of this boot: " + message
 	case r.LeaveOut > 0:
 		s.message = fmt.Sprintf("compared with %d accepted boots with peer %s, each without its first %d rounds, which are %s slower in this gate: %s",
-			len(r.Sessions), current.Peer, r.LeaveOut, sessions.WarmUp(&w.gate.Status), message)
+			r.Sessions, current.Peer, r.LeaveOut, r.WarmUp, message)
 	default:
-		s.message = fmt.Sprintf("compared with %d accepted boots with peer %s: %s", len(r.Sessions), current.Peer, message)
+		s.message = fmt.Sprintf("compared with %d accepted boots with peer %s: %s", r.Sessions, current.Peer, message)
 	}
 	return s
 }
@@ -391,7 +384,7 @@ func failed(w *world, reason, message string) step {
 	doubt := ""
 	if !current.PeerVerified {
 		doubt = ", which was not verified itself"
-	} else if r := w.reference(); len(r.Sessions) > 0 && !r.SamePeer {
+	} else if r := w.reference(); r.Sessions > 0 && !r.SamePeer {
 		doubt = ", with which the node has no reference"
 	}
 	switch {

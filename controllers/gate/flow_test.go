@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -15,8 +16,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/identity"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/sessions"
-	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/turns"
+	"github.com/tailgate-dev/tailgate/test/gatetest"
 )
 
 // all returns a change that applies several changes.
@@ -75,10 +76,10 @@ func noReference(w *world) {
 }
 
 // kin gives the gate other nodes of the same kind whose first sessions have a level.
-func kin(n int, level string) func(*world) {
+func kin(n int, levels ...int64) func(*world) {
 	return func(w *world) {
 		v := makeVerification("c")
-		v.Status.Reference[0].Rounds[p99] = v1alpha1.SessionRounds(level)
+		v.Status.Reference[0].Rounds = gatetest.Rounds(levels...)
 		w.others = slices.Repeat([]sessions.Node{sessions.OfNode(v)}, n)
 	}
 }
@@ -264,7 +265,7 @@ func TestDecide(t *testing.T) {
 		"a pass with a peer that is not verified":   {all(passed, peerNotVerified), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "peer b was not verified itself"},
 		"a pass against several boots":              {passed, eventPassed, verifiedState, v1alpha1.ReasonPassed, "compared with 2 accepted boots with peer b: p99 says so"},
 		"a pass against one boot":                   {all(passed, oneBoot), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "its reference is one boot"},
-		"a pass against the same boot":              {all(passed, oneBoot, func(w *world) { w.bootID = "boot-0" }), eventPassed, verifiedState, v1alpha1.ReasonPassed, "an earlier result of this boot"},
+		"a pass against the same boot":              {all(passed, oneBoot, func(w *world) { w.benchmark.Status.Session.BootID = "boot-0" }), eventPassed, verifiedState, v1alpha1.ReasonPassed, "an earlier result of this boot"},
 		"a pass against another peer":               {all(passed, otherPeer), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "its reference is with peer c"},
 		"a pass in a gate of few nodes":             {all(passed, func(w *world) { w.gate.Status.Spread[0].Nodes = 3 }), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "3 of 8 nodes show how much boots differ"},
 		"a pass while first rounds are slower":      {all(passed, warm, longer), eventPassed, verifiedState, v1alpha1.ReasonPassed, "compared with 2 accepted boots with peer b, each without its first 6 rounds, which are 2.1% slower"},
@@ -272,9 +273,9 @@ func TestDecide(t *testing.T) {
 		"a pass against a result without a session": {all(passed, func(w *world) { w.verification.Status.Reference = nil }), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "how much boots differ is assumed"},
 		"a pass of a gate that compares nothing":    {all(passed, oneBoot, func(w *world) { w.gate.Spec.Template.Spec.Criteria.Baseline = nil }), eventPassed, verifiedState, v1alpha1.ReasonPassed, "p99 says so"},
 		"the first session, and few others":         {all(passed, noReference), eventPassed, verifiedState, v1alpha1.ReasonPassed, "too few nodes of its kind are known"},
-		"the first session, like those of its kind": {all(passed, noReference, kin(8, "1000 1010")), eventPassed, verifiedState, v1alpha1.ReasonPassed, "becomes the reference of the node: p99 says so"},
-		"the first session, slower than its kind":   {all(passed, noReference, kin(8, "800 810")), eventUndecided, inconclusiveState, v1alpha1.ReasonSlowerThanGroup, "25 % slower than those of 8 nodes of its kind"},
-		"the first session of another kind": {all(passed, noReference, kin(8, "800 810"), func(w *world) {
+		"the first session, like those of its kind": {all(passed, noReference, kin(8, 1000, 1010)), eventPassed, verifiedState, v1alpha1.ReasonPassed, "becomes the reference of the node: p99 says so"},
+		"the first session, slower than its kind":   {all(passed, noReference, kin(8, 800, 810)), eventUndecided, inconclusiveState, v1alpha1.ReasonSlowerThanGroup, "25 % slower than those of 8 nodes of its kind"},
+		"the first session of another kind": {all(passed, noReference, kin(8, 800, 810), func(w *world) {
 			w.node.Labels["onload"] = "9.1"
 			w.verification.Status.Identity["Label/onload"] = "9.1"
 		}), eventPassed, verifiedState, v1alpha1.ReasonPassed, "too few"},
@@ -361,7 +362,8 @@ func TestAccept(t *testing.T) {
 			for _, change := range changes {
 				change(b)
 			}
-			w.named, w.measured, w.bootID = b, sessions.Measured{p99: {stats.Exact(1200)}}, "boot-1"
+			b.Status.Session = &v1alpha1.Session{BootID: "boot-1", Rounds: gatetest.Rounds(1200)}
+			w.named = b
 		}
 	}
 	failedBefore := func(w *world) {
@@ -530,7 +532,7 @@ func TestNext(t *testing.T) {
 		if diff := cmp.Diff(want, got.Accepted); diff != "" {
 			t.Error(diff)
 		}
-		if len(got.Reference) != 3 || got.Reference[2].Rounds[p99] != "1005 1005 1005 1005 1005 1005" || got.Recent[2].Identity[string(v1alpha1.IdentityKernel)] != "6.1.0" || !got.Recent[2].Accepted || got.Recent[2].Levels[p99] != 1005 {
+		if len(got.Reference) != 3 || !reflect.DeepEqual(got.Reference[2].Rounds, gatetest.Rounds(1005, 1005, 1005, 1005, 1005, 1005)) || got.Recent[2].Identity[string(v1alpha1.IdentityKernel)] != "6.1.0" || !got.Recent[2].Accepted || !slices.Equal(got.Recent[2].Levels, gatetest.Levels(1005)) {
 			t.Errorf("%+v, %+v", got.Reference, got.Recent)
 		}
 		if got.LastMeasurementTime == nil || !got.LastMeasurementTime.Time.Equal(noon) || got.Changed != nil {
@@ -542,7 +544,7 @@ func TestNext(t *testing.T) {
 	})
 	t.Run("the first pass begins a reference", func(t *testing.T) {
 		_, got := step(t, all(measured(metav1.ConditionTrue, v1alpha1.ReasonPass), noReference))
-		if len(got.Reference) != 1 || got.Reference[0].Benchmark != "up-a-4" || got.Reference[0].BootID != "boot-2" || len(strings.Fields(string(got.Reference[0].Rounds[p99]))) != 10 {
+		if len(got.Reference) != 1 || got.Reference[0].Benchmark != "up-a-4" || got.Reference[0].BootID != "boot-2" || len(got.Reference[0].Rounds[0].Values) != 10 {
 			t.Errorf("%+v", got.Reference)
 		}
 	})

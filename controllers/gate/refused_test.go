@@ -28,9 +28,8 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
-	"github.com/tailgate-dev/tailgate/internal/sessions"
-	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/turns"
+	"github.com/tailgate-dev/tailgate/test/gatetest"
 )
 
 // refusing is an API server that refuses one of the calls that it gets, and counts them.
@@ -51,7 +50,7 @@ func (r *refusing) call(verb string, o any) error {
 	}
 	// A controller gets no event of what it writes to these.
 	if call := r.calls[len(r.calls)-1]; call != "update status v1alpha1.LatencyGate" && !strings.HasSuffix(call, "PodDisruptionBudget") {
-		r.written = r.written || verb != "get" && verb != "list" && verb != "measured"
+		r.written = r.written || verb != "get" && verb != "list"
 	}
 	return nil
 }
@@ -188,16 +187,6 @@ func reasons(conditions []metav1.Condition) []string {
 	return all
 }
 
-// rounds of every benchmark are those of a session on boot-1.
-type rounds struct{ server *refusing }
-
-func (r rounds) Measured(_ context.Context, b *v1alpha1.LatencyBenchmark, _ *v1alpha1.Criteria) (sessions.Measured, string, error) {
-	if err := r.server.call("measured", b); err != nil {
-		return nil, "", err
-	}
-	return sessions.Measured{p99: slices.Repeat([]stats.Observation{stats.Exact(1005)}, 10)}, "boot-1", nil
-}
-
 // gateServer returns an API server with the objects of a world, and those that are given.
 func gateServer(t *testing.T, objects ...client.Object) client.WithWatch {
 	t.Helper()
@@ -260,6 +249,7 @@ func TestOneRefusedCallChangesNothing(t *testing.T) {
 	old := turns.Benchmark(makeGate(), of(), "b", 2)
 	old.UID = "uid-2"
 	old.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionTrue, v1alpha1.ReasonComplete, "10 of 10 runs"))
+	old.Status.Session = &v1alpha1.Session{BootID: "boot-1", Rounds: gatetest.Rounds(1005)}
 	failed := of(in(v1alpha1.VerificationFailed), func(v *v1alpha1.LatencyVerification) {
 		v.Spec.Accept = &v1alpha1.AcceptRequest{Benchmark: "up-a-2", UserRequest: by}
 	})
@@ -313,7 +303,7 @@ func TestOneRefusedCallChangesNothing(t *testing.T) {
 				recorder := events.NewFakeRecorder(1000)
 				clock := clocktesting.NewFakePassiveClock(noon)
 				access := controllers.API{Client: api.client(), Live: api.client(), Clock: clock, Recorder: recorder}
-				nodes := &Verifications{API: access, Results: rounds{api}, Image: "bench", Memory: &Memory{}}
+				nodes := &Verifications{API: access, Image: "bench", Memory: &Memory{}}
 				gates := &Gates{API: access, Memory: nodes.Memory}
 				for range 50 {
 					api.written = false
@@ -346,7 +336,7 @@ func TestOneRefusedCallChangesNothing(t *testing.T) {
 					continue // It is the same call of a later reconcile.
 				}
 				kinds := map[string]error{"fails": apierrors.NewInternalError(errors.New("etcd is down"))}
-				if !slices.Contains([]string{"get", "list", "measured"}, strings.Fields(call)[0]) {
+				if !slices.Contains([]string{"get", "list"}, strings.Fields(call)[0]) {
 					kinds["conflicts"] = apierrors.NewConflict(schema.GroupResource{Resource: "x"}, "x", errors.New("it changed"))
 				}
 				for _, kind := range slices.Sorted(maps.Keys(kinds)) {

@@ -12,37 +12,52 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/sessions"
 )
 
-func (w *world) remember(status *v1alpha1.LatencyVerificationStatus, peer string, accepted bool) {
-	if len(w.measured) == 0 {
-		return
+// sessionOf returns what the operator has noted of a benchmark's session; empty if there is none.
+func sessionOf(b *v1alpha1.LatencyBenchmark) v1alpha1.Session {
+	if b == nil || b.Status.Session == nil {
+		return v1alpha1.Session{}
 	}
-	status.Recent = sessions.Remember(status.Recent, v1alpha1.MeasuredSession{
-		Time: metav1.Time{Time: w.now}, BootID: w.bootID, Peer: peer,
-		Identity: identity.Kept(status.Identity), Accepted: accepted, Levels: w.measured.Levels(),
-	})
+	return *b.Status.Session
 }
 
-func (w *world) extend(status *v1alpha1.LatencyVerificationStatus) {
-	if len(w.measured) == 0 {
-		return
+// reference returns the sessions with which the verdict compared that of the benchmark; empty if there are none.
+func (w *world) reference() v1alpha1.SessionReference {
+	if r := sessionOf(w.benchmark).Reference; r != nil {
+		return *r
 	}
-	status.Reference = sessions.Extend(status.Reference, v1alpha1.ReferenceSession{
-		Benchmark: status.Accepted.Benchmark, Time: metav1.Time{Time: w.now}, BootID: w.bootID, Peer: status.Accepted.Peer,
-	}, w.measured, &w.gate.Status)
+	return v1alpha1.SessionReference{}
+}
+
+// remember keeps the levels of a benchmark's session.
+func (w *world) remember(status *v1alpha1.LatencyVerificationStatus, b *v1alpha1.LatencyBenchmark, peer string, accepted bool) {
+	if s := sessionOf(b); len(s.Rounds) > 0 {
+		status.Recent = sessions.Remember(status.Recent, v1alpha1.MeasuredSession{
+			Time: metav1.Time{Time: w.now}, BootID: s.BootID, Peer: peer,
+			Identity: identity.Kept(status.Identity), Accepted: accepted, Levels: sessions.Levels(s.Rounds),
+		})
+	}
+}
+
+// extend adds the session of the accepted benchmark to the reference.
+func (w *world) extend(status *v1alpha1.LatencyVerificationStatus, b *v1alpha1.LatencyBenchmark) {
+	if s := sessionOf(b); len(s.Rounds) > 0 {
+		status.Reference = sessions.Extend(status.Reference, v1alpha1.ReferenceSession{
+			Benchmark: status.Accepted.Benchmark, Time: metav1.Time{Time: w.now}, BootID: s.BootID, Peer: status.Accepted.Peer, Rounds: s.Rounds,
+		}, &w.gate.Status)
+	}
 }
 
 // group says whether the first session of a node is slower than those of its kind, or notes that there are too few of them.
 func (w *world) group() (slower, note string) {
-	kind := sessions.OfNode(w.verification).Class
-	tolerances := judge.Tolerances(w.gate.Spec.Template.Benchmark())
-	for key, level := range w.measured.Levels() {
-		tolerance, compared := tolerances[key]
-		levels := sessions.Group(w.others, kind, key)
-		ratio, known := sessions.SlowerThanGroup(level, levels, tolerance)
+	kind, tolerances := sessions.OfNode(w.verification).Class, judge.Tolerances(w.gate.Spec.Template.Benchmark())
+	for _, own := range sessions.Levels(sessionOf(w.benchmark).Rounds) {
+		tolerance, compared := tolerances[own.ComparedValue]
+		levels := sessions.Group(w.others, kind, own.ComparedValue)
+		ratio, known := sessions.SlowerThanGroup(own.Level, levels, tolerance)
 		switch {
 		case !compared:
 		case ratio > 0:
-			return fmt.Sprintf("its first session is %.0f %% slower than those of %d nodes of its kind in %s", 100*(ratio-1), len(levels), key), ""
+			return fmt.Sprintf("its first session is %.0f %% slower than those of %d nodes of its kind in %s", 100*(ratio-1), len(levels), own.ComparedValue), ""
 		case !known:
 			note = "; too few nodes of its kind are known to say whether it is a slow boot"
 		}

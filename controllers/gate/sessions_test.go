@@ -12,7 +12,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/sessions"
-	"github.com/tailgate-dev/tailgate/internal/stats"
+	"github.com/tailgate-dev/tailgate/test/gatetest"
 )
 
 // upgraded boots the node with a kernel and measures it.
@@ -27,11 +27,12 @@ func upgraded(t *testing.T, w *world, boot, kernel string, passed metav1.Conditi
 	}
 	w.now = w.now.Add(time.Hour)
 	w.node.Status.NodeInfo.BootID, w.node.Status.NodeInfo.KernelVersion = boot, kernel
-	w.benchmark, w.measured = nil, nil
+	w.benchmark = nil
 	take()
 	measured(passed, reason)(w)
 	w.otherPeer = false
-	w.bootID, w.measured = boot, sessions.Measured{p99: slices.Repeat([]stats.Observation{stats.Exact(level)}, 10)}
+	w.benchmark.Status.Session = &v1alpha1.Session{BootID: boot, Rounds: gatetest.Rounds(slices.Repeat([]int64{level}, 10)...)}
+	compared(w)
 	take()
 }
 
@@ -54,11 +55,11 @@ func TestAChangeAfterAFail(t *testing.T) {
 		"another kernel passes": {func(w *world) {
 			upgraded(t, w, "boot-2", "6.2.0", fail, v1alpha1.ReasonFail, 1300)
 			upgraded(t, w, "boot-3", "6.3.0", pass, v1alpha1.ReasonPass, 1070)
-		}, `Kernel was "6.1.0" and is "6.3.0": ` + p99 + " of 8 nodes is 1.0700 times as much as before [1.0700, 1.0700]"},
+		}, `Kernel was "6.1.0" and is "6.3.0": ` + p99.String() + " of 8 nodes is 1.0700 times as much as before [1.0700, 1.0700]"},
 		"a plain boot": {func(w *world) {
 			upgraded(t, w, "boot-2", "6.2.0", fail, v1alpha1.ReasonFail, 1300)
 			upgraded(t, w, "boot-3", "6.2.0", fail, v1alpha1.ReasonFail, 1310)
-		}, `Kernel was "6.1.0" and is "6.2.0": ` + p99 + " of 8 nodes is 1.3000 times as much as before [1.3000, 1.3000]"},
+		}, `Kernel was "6.1.0" and is "6.2.0": ` + p99.String() + " of 8 nodes is 1.3000 times as much as before [1.3000, 1.3000]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := makeWorld()
@@ -72,9 +73,9 @@ func TestAChangeAfterAFail(t *testing.T) {
 
 // A change of one cell is within the tolerance of that cell, although a rule allows another cell less.
 func TestTheToleranceOfACell(t *testing.T) {
-	const tcp, udp = "default/tcp-64/p99", "default/udp-64/p99"
+	tcp, udp := v1alpha1.ComparedValue{Variant: "default", Cell: "tcp-64", Metric: v1alpha1.MetricP99}, p99
 	for _, c := range []struct {
-		key  string
+		key  v1alpha1.ComparedValue
 		want metav1.ConditionStatus
 	}{{tcp, metav1.ConditionTrue}, {udp, metav1.ConditionFalse}} {
 		g := makeGate(func(g *v1alpha1.LatencyGate) {
@@ -86,16 +87,17 @@ func TestTheToleranceOfACell(t *testing.T) {
 		})
 		v := makeVerification("a")
 		for i, level := range []int64{1000, 1100} {
-			v.Status.Recent[i].Levels = map[string]int64{c.key: level}
+			v.Status.Recent[i].Levels = []v1alpha1.ValueLevel{{ComparedValue: c.key, Level: level}}
 		}
 		if got := shifted(g, v); got == nil || got.Status != c.want {
 			t.Errorf("%s: %+v", c.key, got)
 		}
 		// The first session of a node, 30 % slower than those of its kind.
 		others := makeVerification("c")
-		others.Status.Reference[0].Rounds = map[string]v1alpha1.SessionRounds{c.key: "1000 1000 1000 1000 1000 1000"}
-		w := makeWorld(func(w *world) {
-			w.gate, w.measured = g, sessions.Measured{c.key: slices.Repeat([]stats.Observation{stats.Exact(1300)}, 6)}
+		others.Status.Reference[0].Rounds = []v1alpha1.ValueRounds{{ComparedValue: c.key, Values: slices.Repeat([]int64{1000}, 6)}}
+		w := makeWorld(measured(metav1.ConditionTrue, v1alpha1.ReasonPass), func(w *world) {
+			w.gate = g
+			w.benchmark.Status.Session.Rounds = []v1alpha1.ValueRounds{{ComparedValue: c.key, Values: slices.Repeat([]int64{1300}, 6)}}
 			w.others = slices.Repeat([]sessions.Node{sessions.OfNode(others)}, 8)
 		})
 		if slower, note := w.group(); (slower != "") != (c.key == tcp) || note != "" {

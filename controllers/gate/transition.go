@@ -228,7 +228,7 @@ var (
 	}}
 	acceptPass = effect{[]statusField{"accepted", "reference"}, func(c *change) error {
 		c.status.Accepted = c.world.accepted(c.status.History[0], v1alpha1.AcceptedByPass)
-		c.world.extend(c.status)
+		c.world.extend(c.status, c.world.benchmark)
 		return nil
 	}}
 	acceptByHand = effect{[]statusField{"accepted", "reference", "recent"}, func(c *change) error {
@@ -236,8 +236,8 @@ var (
 		c.status.Accepted.RequestedBy = c.world.verification.Spec.Accept.RequestedBy
 		// A user decides that the latency is right: nothing before counts.
 		c.status.Reference, c.status.Recent = nil, nil
-		c.world.remember(c.status, c.status.Accepted.Peer, true)
-		c.world.extend(c.status)
+		c.world.remember(c.status, c.world.named, c.status.Accepted.Peer, true)
+		c.world.extend(c.status, c.world.named)
 		return nil
 	}}
 	// record notes a result; a benchmark without an outcome has none.
@@ -469,7 +469,7 @@ func (w *world) record(status *v1alpha1.LatencyVerificationStatus, of *v1alpha1.
 		return err
 	}
 	status.LastMeasurementTime = &metav1.Time{Time: w.now}
-	w.remember(status, of.Peer, s.event == eventPassed)
+	w.remember(status, w.benchmark, of.Peer, s.event == eventPassed)
 	status.Evidence = evidence(w.benchmark)
 	status.History = slices.Insert(status.History, 0, v1alpha1.VerificationResult{
 		Benchmark: of.Name, CompletionTime: metav1.Time{Time: w.now}, Outcome: s.outcome, Reason: s.reason,

@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/sessions"
 	"github.com/tailgate-dev/tailgate/test/docs"
 )
 
@@ -304,8 +303,8 @@ func TestSessionsWithoutRounds(t *testing.T) {
 		reference, remember int
 	}{
 		"compared rounds of a new boot": {func(*world) {}, 3, 3},
-		"no rule compares":              {func(w *world) { w.measured = nil }, 2, 2},
-		"no round has the value":        {func(w *world) { w.measured = sessions.Measured{} }, 2, 2},
+		"no rule compares":              {func(w *world) { w.benchmark.Status.Session = nil }, 2, 2},
+		"no round has the value":        {func(w *world) { w.benchmark.Status.Session.Rounds = nil }, 2, 2},
 	} {
 		w := makeWorld(measured(metav1.ConditionTrue, v1alpha1.ReasonPass), c.change)
 		status, err := w.next(decide(w))

@@ -33,15 +33,9 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
-// Results returns the rounds of a benchmark in the metrics that criteria compare, and the boot ID of its client.
-type Results interface {
-	Measured(ctx context.Context, b *v1alpha1.LatencyBenchmark, criteria *v1alpha1.Criteria) (sessions.Measured, string, error)
-}
-
 // Verifications reconciles LatencyVerifications.
 type Verifications struct {
 	controllers.API
-	Results Results
 	// Activity measures how long it takes to hold nodes back; nil measures nothing.
 	Activity   *metrics.Activity
 	Image      string
@@ -153,11 +147,6 @@ func (r *Verifications) observe(ctx context.Context, v *v1alpha1.LatencyVerifica
 		if w.named, err = observe.Get[v1alpha1.LatencyBenchmark](ctx, r.Live, w.gate.Spec.Namespace, result.Benchmark); err != nil {
 			return nil, nil, err
 		}
-		if w.named != nil {
-			if err := r.observeSession(ctx, w, w.named); err != nil {
-				return nil, nil, err
-			}
-		}
 	}
 	w.baselineTrouble, err = r.baselineTrouble(ctx, w)
 	return w, gates, err
@@ -186,23 +175,9 @@ func (r *Verifications) observeBenchmark(ctx context.Context, w *world) error {
 	if w.edited || !b.Finished() {
 		return nil
 	}
-	if err := r.observeSession(ctx, w, b); err != nil {
-		return err
-	}
 	// The other nodes matter for a Fail, and for the first session of a node.
-	if meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionPassed) || len(status.Reference) == 0 && w.measured != nil {
+	if meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionPassed) || len(status.Reference) == 0 && b.Status.Session != nil {
 		return r.observePeers(ctx, w)
-	}
-	return nil
-}
-
-func (r *Verifications) observeSession(ctx context.Context, w *world, b *v1alpha1.LatencyBenchmark) (err error) {
-	criteria := w.gate.Spec.Template.Spec.Criteria
-	if !criteria.Against(v1alpha1.BaselineGate) || !meta.IsStatusConditionTrue(b.Status.Conditions, v1alpha1.ConditionSucceeded) {
-		return nil
-	}
-	if w.measured, w.bootID, err = r.Results.Measured(ctx, b, criteria); err != nil {
-		return fmt.Errorf("reading the rounds of %s: %w", b.Name, err)
 	}
 	return nil
 }

@@ -8,12 +8,11 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/sessions"
-	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/turns"
 	"github.com/tailgate-dev/tailgate/test/gatetest"
 )
 
-const p99 = gatetest.P99
+var p99 = gatetest.P99
 
 var (
 	noon             = gatetest.Noon
@@ -51,7 +50,17 @@ func makeWorld(changes ...func(*world)) *world {
 	for _, change := range changes {
 		change(w)
 	}
+	compared(w)
 	return w
+}
+
+// compared notes in the session of the benchmark what the operator compares it with.
+func compared(w *world) {
+	if w.benchmark == nil || w.benchmark.Status.Session == nil {
+		return
+	}
+	session := w.benchmark.Status.Session
+	session.Reference = sessions.For(&w.verification.Status, &w.gate.Status, session.BootID, w.verification.Status.Benchmark.Peer).Status()
 }
 
 // measured gives the node benchmark up-a-4 with peer b, which started four minutes ago and is complete; its condition Passed has
@@ -62,7 +71,7 @@ func measured(passed metav1.ConditionStatus, reason string) func(*world) {
 		b := w.benchmark
 		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionTrue, v1alpha1.ReasonComplete, "10 of 10 runs"))
 		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, passed, reason, "p99 says so"))
-		w.measured, w.bootID = sessions.Measured{p99: slices.Repeat([]stats.Observation{stats.Exact(1005)}, 10)}, "boot-2"
+		b.Status.Session = &v1alpha1.Session{BootID: "boot-2", Rounds: gatetest.Rounds(slices.Repeat([]int64{1005}, 10)...)}
 	}
 }
 

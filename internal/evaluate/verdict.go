@@ -30,11 +30,18 @@ import (
 // which benchmark a LatencyGate had accepted. A Pass or Fail outlives the deletion of the baseline,
 // for example by the gate's history limit.
 
-// Judge updates a benchmark's verdict, nil until it is finished, if an input has changed.
+// Judge updates a benchmark's verdict and session, nil until it is finished, if an input has changed. Without rules, the
+// session stays as it was measured.
 func (s *Store) Judge(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
-	if b.Spec.Criteria == nil || !b.Finished() {
-		b.Status.Verdict = nil
+	switch {
+	case !b.Finished():
+		b.Status.Verdict, b.Status.Session = nil, nil
 		return nil
+	case b.Spec.Criteria == nil:
+		b.Status.Verdict = nil
+		if b.Status.Session != nil || len(b.Spec.Session) == 0 {
+			return nil
+		}
 	}
 	baseline, err := s.baseline(ctx, b)
 	if err != nil {
@@ -44,12 +51,15 @@ func (s *Store) Judge(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
 	if err != nil || stands(b.Status.Verdict, digest, baseline) {
 		return err
 	}
-	judged, _, err := s.judge(ctx, b, baseline, 1)
+	judged, session, _, err := s.judge(ctx, b, baseline, 1)
 	if err != nil {
 		return err
 	}
-	b.Status.Verdict = judged
-	b.Status.Verdict.Inputs, b.Status.Verdict.Baseline = digest, baseline.settled()
+	b.Status.Session = session
+	if b.Spec.Criteria != nil {
+		b.Status.Verdict = judged
+		judged.Inputs, judged.Baseline = digest, baseline.settled()
+	}
 	return nil
 }
 
@@ -219,8 +229,11 @@ func (s *Store) inputs(ctx context.Context, b *v1alpha1.LatencyBenchmark, baseli
 	return own + "." + other, err
 }
 
-// judge judges both sides, and whether more rounds may decide among all benchmarks together. Errors may pass, defects stay.
-func (s *Store) judge(ctx context.Context, b *v1alpha1.LatencyBenchmark, baseline *compared, together int) (judged *v1alpha1.Verdict, more bool, err error) {
+// judge returns the verdict of both sides, what was measured of the values of a session, and whether more rounds may decide
+// among all benchmarks together. Errors may pass, defects stay.
+func (s *Store) judge(ctx context.Context, b *v1alpha1.LatencyBenchmark, baseline *compared, together int) (
+	judged *v1alpha1.Verdict, session *v1alpha1.Session, more bool, err error,
+) {
 	both := []*v1alpha1.LatencyBenchmark{b}
 	if baseline != nil && baseline.benchmark.UID != "" {
 		both = append(both, baseline.benchmark)
@@ -236,17 +249,29 @@ func (s *Store) judge(ctx context.Context, b *v1alpha1.LatencyBenchmark, baselin
 			before.Reference = baseline.reference(b, candidate.Collection)
 		}
 	}
+	if len(b.Spec.Session) > 0 {
+		session = &v1alpha1.Session{}
+	}
 	switch {
 	case errors.Is(err, result.ErrCorrupt):
-		return unreadable(err), false, nil
+		return unreadable(err), session, false, nil
 	case err != nil:
-		return nil, false, err
+		return nil, nil, false, err
+	}
+	if session != nil {
+		session.BootID, session.Rounds = bootOf(candidate.Collection), judge.Session(candidate)
+		if before != nil && before.Reference != nil {
+			session.Reference = before.Reference.Status()
+		}
+	}
+	if b.Spec.Criteria == nil {
+		return nil, session, false, nil
 	}
 	j, err := judge.Evaluate(*b.Spec.Criteria, candidate, before)
 	if err != nil {
-		return unreadable(err), false, nil
+		return unreadable(err), session, false, nil
 	}
-	return j.Status(), j.MoreRoundsMayDecide, nil
+	return j.Status(), session, j.MoreRoundsMayDecide, nil
 }
 
 func unreadable(err error) *v1alpha1.Verdict {
@@ -326,7 +351,7 @@ func (s *Store) Undecided(ctx context.Context, b *v1alpha1.LatencyBenchmark) (st
 	if err != nil {
 		return "", err
 	}
-	judged, more, err := s.judge(ctx, b, baseline, together)
+	judged, _, more, err := s.judge(ctx, b, baseline, together)
 	if err != nil || !more {
 		return "", err
 	}
@@ -344,20 +369,6 @@ func (s *Store) together(ctx context.Context, b *v1alpha1.LatencyBenchmark) (int
 		return 1, err
 	}
 	return int(m.Status.Counts.Total), nil
-}
-
-// Measured returns the rounds that relative rules compare, and the client's boot ID.
-func (s *Store) Measured(ctx context.Context, b *v1alpha1.LatencyBenchmark, criteria *v1alpha1.Criteria) (sessions.Measured, string, error) {
-	held, release := s.hold(b)
-	defer release()
-	results, err := s.candidateResults(ctx, held[b.UID], b)
-	switch {
-	case errors.Is(err, result.ErrCorrupt):
-		return nil, "", nil
-	case err != nil || results.Trouble != nil:
-		return nil, "", err
-	}
-	return judge.Measured(*criteria, results), bootOf(results.Collection), nil
 }
 
 const maxSaid = 400

@@ -141,7 +141,7 @@ func judgedBy(t *testing.T, r *Store, b *v1alpha1.LatencyBenchmark, criteria *v1
 	if err != nil {
 		return nil, err
 	}
-	judged, _, err := r.judge(t.Context(), with, baseline, 1)
+	judged, _, _, err := r.judge(t.Context(), with, baseline, 1)
 	return judged, err
 }
 
@@ -241,6 +241,61 @@ func TestJudgeNeedsEveryResult(t *testing.T) {
 	}
 }
 
+// The status keeps what was measured of the values of a session, with rules or without, and nothing of results that do not count.
+func TestSession(t *testing.T) {
+	p50 := v1alpha1.ComparedValue{Variant: "default", Cell: "tcp-64", Metric: v1alpha1.MetricP50}
+	limit := &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, Max: v1alpha1.Limit{Text: "1s"}}}}
+	for name, c := range map[string]struct {
+		criteria *v1alpha1.Criteria
+		status   metav1.ConditionStatus
+		values   []v1alpha1.ComparedValue
+		// rounds is the number of rounds kept, and after the same after a result was changed; -1 without a session.
+		rounds, after int
+	}{
+		"no rule":                {nil, metav1.ConditionTrue, []v1alpha1.ComparedValue{p50}, 6, 6},
+		"rules":                  {limit, metav1.ConditionTrue, []v1alpha1.ComparedValue{p50}, 6, 0},
+		"a failed benchmark":     {limit, metav1.ConditionFalse, []v1alpha1.ComparedValue{p50}, 0, 0},
+		"one that is measured":   {limit, metav1.ConditionUnknown, []v1alpha1.ComparedValue{p50}, -1, -1},
+		"a value it has not":     {nil, metav1.ConditionTrue, []v1alpha1.ComparedValue{{Variant: "x", Cell: "tcp-64", Metric: v1alpha1.MetricP50}}, 0, 0},
+		"no value of a session":  {limit, metav1.ConditionTrue, nil, -1, -1},
+		"no session and no rule": {nil, metav1.ConditionTrue, nil, -1, -1},
+	} {
+		b, content := small(t, "x")
+		b.Spec.Session, b.Spec.Criteria = c.values, c.criteria
+		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, c.status, "Reason", ""))
+		spoiled := false
+		api := &keeper{benchmarks: map[string]*v1alpha1.LatencyBenchmark{"x": b}, content: func(run string) map[string][]byte {
+			files := content(run)
+			if spoiled && run == "x-r3" {
+				files[result.KeyServer] = append(bytes.Clone(files[result.KeyServer]), 0)
+			}
+			return files
+		}}
+		r := &Store{Live: api}
+		kept := func() int {
+			if err := r.Judge(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+			switch s := b.Status.Session; {
+			case s == nil:
+				return -1
+			case len(s.Rounds) == 0:
+				return 0
+			case s.BootID == "" || s.Rounds[0].ComparedValue != p50 || s.Rounds[0].Values[0] < 4_900 || s.Rounds[0].Values[0] > 5_100:
+				t.Errorf("%s: %+v", name, s)
+			}
+			return len(b.Status.Session.Rounds[0].Values)
+		}
+		if got := kept(); got != c.rounds {
+			t.Errorf("%s: %d rounds", name, got)
+		}
+		spoiled, api.version = true, "2"
+		if got := kept(); got != c.after {
+			t.Errorf("%s, after a result was changed: %d rounds", name, got)
+		}
+	}
+}
+
 // A verdict reads the results without merging them, but a later summary needs them merged.
 func TestSummarizeAfterJudge(t *testing.T) {
 	b, content := small(t, "x")
@@ -322,7 +377,7 @@ func TestBaselinesInACircle(t *testing.T) {
 		for range 50 {
 			for _, pair := range [][2]*v1alpha1.LatencyBenchmark{{one, two}, {two, one}, {one, one}} {
 				all.Go(func() {
-					v, _, err := r.judge(t.Context(), withLimit(pair[0]), &compared{benchmark: pair[1]}, 1)
+					v, _, _, err := r.judge(t.Context(), withLimit(pair[0]), &compared{benchmark: pair[1]}, 1)
 					if err != nil || v.Outcome != v1alpha1.VerdictPass {
 						t.Errorf("%+v, %v", v, err)
 					}

@@ -3,16 +3,13 @@ package judge
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/sessions"
-	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
@@ -83,18 +80,18 @@ func TestReferenceReplacesTheRoundsOfTheBaseline(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			key := sessions.Key("default", "tcp-64", cmp.Or(c.of, v1alpha1.MetricP50))
+			key := v1alpha1.ComparedValue{Variant: "default", Cell: "tcp-64", Metric: cmp.Or(c.of, v1alpha1.MetricP50)}
 			status := &v1alpha1.LatencyVerificationStatus{}
 			for i, halves := range c.sessions {
-				var rounds []string
+				rounds := v1alpha1.ValueRounds{ComparedValue: key}
 				for _, half := range halves {
-					rounds = append(rounds, strconv.FormatInt(2*half, 10))
+					rounds.Values = append(rounds.Values, 2*half)
 				}
 				status.Reference = append(status.Reference, v1alpha1.ReferenceSession{
-					BootID: fmt.Sprint("boot-", i), Peer: "b", Rounds: map[string]v1alpha1.SessionRounds{key: v1alpha1.SessionRounds(strings.Join(rounds, " "))},
+					BootID: fmt.Sprint("boot-", i), Peer: "b", Rounds: []v1alpha1.ValueRounds{rounds},
 				})
 			}
-			gate := &v1alpha1.LatencyGateStatus{Spread: []v1alpha1.SessionSpread{{Of: key, Nodes: 20, Differences: 60, PartsPerMillion: cmp.Or(c.spread, 1000), WarmUp: c.warmUp}}}
+			gate := &v1alpha1.LatencyGateStatus{Spread: []v1alpha1.SessionSpread{{ComparedValue: key, Nodes: 20, Differences: 60, PartsPerMillion: cmp.Or(c.spread, 1000), WarmUp: c.warmUp}}}
 			baseline := inOrder(t, spec(), "before", c.last)
 			baseline.Reference = new(sessions.For(status, gate, "boot-9", "b"))
 			j, err := Evaluate(criteria, inOrder(t, spec(), "x", c.candidate), &baseline)
@@ -183,14 +180,23 @@ func TestMeasuredIsWhatRulesCompare(t *testing.T) {
 		"a comparison and a limit": {[]v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: increase}, {Metric: v1alpha1.MetricP99, Max: v1alpha1.Limit{Text: "9us"}}}, []string{"default/tcp-64/p50"}},
 		"of another variant":       {[]v1alpha1.Rule{{Metric: v1alpha1.MetricP50, MaxIncrease: increase, Variants: []string{"other"}}}, nil},
 	} {
-		got := Measured(v1alpha1.Criteria{Rules: c.rules}, r)
-		if keys := slices.Sorted(maps.Keys(got)); !slices.Equal(keys, c.want) {
-			t.Errorf("%s: %v, want %v", name, keys, c.want)
-		}
-		for key, rounds := range got {
-			if values := stats.Values(rounds); !slices.Equal(values, []float64{10_000, 10_020}) {
-				t.Errorf("%s: %s has %v", name, key, values)
+		planned := spec()
+		planned.Criteria = &v1alpha1.Criteria{Rules: c.rules}
+		r.Spec.Session = Compared(planned)
+		var keys []string
+		for _, session := range Session(r) {
+			keys = append(keys, session.String())
+			if !slices.Equal(session.Values, []int64{10_000, 10_020}) {
+				t.Errorf("%s: %s has %v", name, session, session.Values)
 			}
 		}
+		if !slices.Equal(keys, c.want) {
+			t.Errorf("%s: %v, want %v", name, keys, c.want)
+		}
+		r.Trouble = &verdict.Blocker{Reason: v1alpha1.ReasonResultsMissing}
+		if got := Session(r); got != nil {
+			t.Errorf("%s: a session of results that do not count: %+v", name, got)
+		}
+		r.Trouble = nil
 	}
 }

@@ -9,6 +9,10 @@
 package judge
 
 import (
+	"cmp"
+	"maps"
+	"slices"
+
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
@@ -52,7 +56,7 @@ func Evaluate(criteria v1alpha1.Criteria, candidate Results, baseline *Results) 
 			if baseline.Reference != nil {
 				b.References = map[v1alpha1.Metric]verdict.Reference{}
 				for _, m := range metrics {
-					rounds, between := baseline.Reference.Of(sessions.Key(b.Variant, b.Name, m))
+					rounds, between := baseline.Reference.Of(v1alpha1.ComparedValue{Variant: b.Variant, Cell: b.Name, Metric: m})
 					b.References[m] = verdict.Reference{Rounds: rounds, Between: between, LeaveOut: baseline.Reference.LeaveOut}
 				}
 			}
@@ -82,15 +86,30 @@ func metricsOf(criteria v1alpha1.Criteria) []v1alpha1.Metric {
 	return metrics
 }
 
-// Measured returns the rounds of a benchmark that rules with maxIncrease or maxDecrease compare.
-func Measured(criteria v1alpha1.Criteria, candidate Results) sessions.Measured {
-	all := sessions.Measured{}
-	verdict.Compared(criteria, Cells(candidate, metricsOf(criteria)...), func(c verdict.Cell, m v1alpha1.Metric, _ stats.Tolerance) {
-		if rounds, _ := c.Observations(m); len(rounds) > 0 {
-			all[sessions.Key(c.Variant, c.Name, m)] = rounds
+// Session returns the first rounds of compared values of a benchmark, without those from which nothing can be concluded.
+func Session(candidate Results) (all []v1alpha1.ValueRounds) {
+	values := candidate.Spec.Session
+	var metrics []v1alpha1.Metric
+	for _, v := range values {
+		metrics = append(metrics, v.Metric)
+	}
+	for _, c := range Cells(candidate, metrics...) {
+		for _, v := range values {
+			if v.Variant != c.Variant || v.Cell != c.Name || len(c.Blockers) > 0 {
+				continue
+			}
+			if rounds, _ := c.Observations(v.Metric); len(rounds) > 0 {
+				all = append(all, sessions.Rounds(v, rounds, sessions.FirstRounds))
+			}
 		}
-	})
+	}
 	return all
+}
+
+// Compared returns the first values in order that rules with maxIncrease or maxDecrease compare.
+func Compared(spec v1alpha1.LatencyBenchmarkSpec) []v1alpha1.ComparedValue {
+	all := slices.SortedFunc(maps.Keys(Tolerances(spec)), func(a, b v1alpha1.ComparedValue) int { return cmp.Compare(a.String(), b.String()) })
+	return all[:min(len(all), v1alpha1.MaxSeries)]
 }
 
 // Tolerances returns the smallest tolerance of the rules that compare a value, by the key of the value.
@@ -101,7 +120,7 @@ func Tolerances(spec v1alpha1.LatencyBenchmarkSpec) sessions.Tolerances {
 	}
 	planned := Cells(Results{Collection: rounds.NewUnmerged(spec)})
 	verdict.Compared(*spec.Criteria, planned, func(c verdict.Cell, m v1alpha1.Metric, t stats.Tolerance) {
-		key := sessions.Key(c.Variant, c.Name, m)
+		key := v1alpha1.ComparedValue{Variant: c.Variant, Cell: c.Name, Metric: m}
 		if smallest, known := all[key]; !known || t < smallest {
 			all[key] = t
 		}

@@ -4,13 +4,14 @@ import (
 	"math"
 	"slices"
 
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
 // Calibration is how much one compared value of a gate's nodes differs although nothing changed. Standard deviations are of natural logarithms;
 // 0 if unknown.
 type Calibration struct {
-	Of string
+	Of v1alpha1.ComparedValue
 	// Rounds is the standard deviation between the rounds of a session, and Sessions that between the levels of the sessions of a node, from
 	// a number of Differences of a number of Nodes.
 	Rounds, Sessions   float64
@@ -24,13 +25,13 @@ type Calibration struct {
 func Calibrate(nodes []Node) []Calibration {
 	var all []Calibration
 	for _, s := range Spread(nodes) {
-		c := Calibration{Of: s.Of, Sessions: float64(s.PartsPerMillion) / 1e6, Differences: int(s.Differences), Nodes: int(s.Nodes)}
+		c := Calibration{Of: s.ComparedValue, Sessions: float64(s.PartsPerMillion) / 1e6, Differences: int(s.Differences), Nodes: int(s.Nodes)}
 		squares, free, peers := 0.0, 0.0, []float64(nil)
 		for _, n := range nodes {
 			levels := map[string]int64{}
 			for _, r := range n.Reference {
 				var logs []float64
-				for _, o := range parse(r.Rounds[s.Of]) {
+				for _, o := range roundsOf(r, s.ComparedValue) {
 					if o.Value > 0 && o.Value != stats.Infinite {
 						logs = append(logs, math.Log(float64(o.Value)))
 					}
@@ -44,7 +45,7 @@ func Calibrate(nodes []Node) []Calibration {
 				}
 				free += float64(len(logs) - 1)
 				if levels[r.Peer] == 0 {
-					levels[r.Peer] = Level(parse(r.Rounds[s.Of]))
+					levels[r.Peer] = Level(roundsOf(r, s.ComparedValue))
 				}
 			}
 			if names := Peers(n.Reference); len(names) == maxPeers && levels[names[0]] > 0 && levels[names[1]] > 0 {

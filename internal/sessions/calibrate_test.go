@@ -38,10 +38,10 @@ func TestCalibrate(t *testing.T) {
 		for _, peer := range []string{"b", "c"} {
 			pair := peers * random.NormFloat64()
 			for u := range 5 {
-				m := Measured{series: draw(random, pair+boots*random.NormFloat64(), 20)}
+				m := measured(draw(random, pair+boots*random.NormFloat64(), 20))
 				id := fmt.Sprint(u)
-				n.Reference = Extend(n.Reference, v1alpha1.ReferenceSession{BootID: id, Peer: peer}, m, &v1alpha1.LatencyGateStatus{})
-				n.Recent = Remember(n.Recent, v1alpha1.MeasuredSession{BootID: id, Peer: peer, Levels: m.Levels()})
+				n.Reference = Extend(n.Reference, keeps(v1alpha1.ReferenceSession{BootID: id, Peer: peer}, m), &v1alpha1.LatencyGateStatus{})
+				n.Recent = Remember(n.Recent, v1alpha1.MeasuredSession{BootID: id, Peer: peer, Levels: Levels(m)})
 			}
 		}
 	}
@@ -66,10 +66,10 @@ func TestCalibrateWithoutALevel(t *testing.T) {
 				if peer == "c" {
 					value = 0
 				}
-				m := Measured{series: slices.Repeat([]stats.Observation{stats.Exact(value)}, FirstRounds)}
+				m := measured(slices.Repeat([]stats.Observation{stats.Exact(value)}, FirstRounds))
 				id := fmt.Sprint(u)
-				n.Reference = Extend(n.Reference, v1alpha1.ReferenceSession{BootID: id, Peer: peer}, m, &v1alpha1.LatencyGateStatus{})
-				n.Recent = Remember(n.Recent, v1alpha1.MeasuredSession{BootID: id, Peer: peer, Levels: m.Levels()})
+				n.Reference = Extend(n.Reference, keeps(v1alpha1.ReferenceSession{BootID: id, Peer: peer}, m), &v1alpha1.LatencyGateStatus{})
+				n.Recent = Remember(n.Recent, v1alpha1.MeasuredSession{BootID: id, Peer: peer, Levels: Levels(m)})
 			}
 		}
 		nodes = append(nodes, n)

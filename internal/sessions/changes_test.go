@@ -27,7 +27,7 @@ func measuredAs(history string) (recent []v1alpha1.MeasuredSession) {
 		}
 		recent = Remember(recent, v1alpha1.MeasuredSession{
 			Time: metav1.NewTime(time.Unix(int64(i), 0)), BootID: fmt.Sprint(i), Peer: of[1:], Identity: kernel(of[:1]),
-			Accepted: strings.HasSuffix(rest, "+"), Levels: map[string]int64{series: level},
+			Accepted: strings.HasSuffix(rest, "+"), Levels: levels(level),
 		})
 	}
 	return recent
@@ -76,7 +76,7 @@ func TestChangesAreValues(t *testing.T) {
 			was[key] = "0"
 		}
 		session := func(i int64, is map[string]string) v1alpha1.MeasuredSession {
-			return v1alpha1.MeasuredSession{Time: metav1.NewTime(time.Unix(i, 0)), BootID: fmt.Sprint(i), Peer: "b", Identity: is, Accepted: true, Levels: map[string]int64{series: 1000}}
+			return v1alpha1.MeasuredSession{Time: metav1.NewTime(time.Unix(i, 0)), BootID: fmt.Sprint(i), Peer: "b", Identity: is, Accepted: true, Levels: levels(1000)}
 		}
 		nodes = append(nodes, Node{Recent: []v1alpha1.MeasuredSession{session(1, was), session(2, of(to))}})
 	}
@@ -95,15 +95,18 @@ func TestChangesAreValues(t *testing.T) {
 // TestChangesByTheirTolerances has two values with different tolerances: the one that exceeds its own is the
 // worst, though the other changed more; a value that no rule compares does not count.
 func TestChangesByTheirTolerances(t *testing.T) {
-	const loose, tight = "default/udp-64/p99", "default/tcp-64/p99"
+	loose, tight := series, v1alpha1.ComparedValue{Variant: "default", Cell: "tcp-64", Metric: v1alpha1.MetricP99}
+	both := func(ofLoose, ofTight int64) []v1alpha1.ValueLevel {
+		return []v1alpha1.ValueLevel{{ComparedValue: loose, Level: ofLoose}, {ComparedValue: tight, Level: ofTight}}
+	}
 	var recent []v1alpha1.MeasuredSession
-	for i, levels := range []map[string]int64{{loose: 1000, tight: 1000}, {loose: 1100, tight: 1040}} {
+	for i, levels := range [][]v1alpha1.ValueLevel{both(1000, 1000), both(1100, 1040)} {
 		recent = append(recent, v1alpha1.MeasuredSession{Time: metav1.NewTime(time.Unix(int64(i), 0)), BootID: fmt.Sprint(i), Peer: "b", Identity: kernel(fmt.Sprint(i)), Accepted: true, Levels: levels})
 	}
 	nodes := slices.Repeat([]Node{{Recent: recent}}, 8)
 	for _, c := range []struct {
 		tolerances Tolerances
-		of         string
+		of         v1alpha1.ComparedValue
 		shifted    bool
 	}{
 		{Tolerances{loose: 50_000, tight: 5000}, tight, true},

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,7 +50,7 @@ const (
 
 // Tolerances are the smallest tolerances of the rules that compare a value, by its key. Without one, no rule
 // compares it now.
-type Tolerances map[string]stats.Tolerance
+type Tolerances map[v1alpha1.ComparedValue]stats.Tolerance
 
 // difference is the natural logarithm of the ratio of the levels of two sessions of a node with one peer.
 type difference struct {
@@ -61,22 +60,22 @@ type difference struct {
 	value   float64
 }
 
-func between(before, after v1alpha1.MeasuredSession, key string) difference {
-	value := math.Log(float64(after.Levels[key]) / float64(before.Levels[key]))
+func between(before, after v1alpha1.MeasuredSession, of key) difference {
+	value := math.Log(float64(levelOf(after, of)) / float64(levelOf(before, of)))
 	return difference{after.Time.Time, identity.Changes(before.Identity, after.Identity), value}
 }
 
 // successive returns the differences between each two successive sessions, on different boots or with a
 // change, divided by the root of two. They show how much boots differ.
-func successive(recent []v1alpha1.MeasuredSession, key string) (all []difference) {
+func successive(recent []v1alpha1.MeasuredSession, of key) (all []difference) {
 	last := map[string]v1alpha1.MeasuredSession{}
 	for _, s := range recent {
 		before, found := last[s.Peer]
-		if s.Levels[key] <= 0 || found && sameBoot(before, s) {
+		if levelOf(s, of) <= 0 || found && sameBoot(before, s) {
 			continue
 		}
 		if found {
-			d := between(before, s, key)
+			d := between(before, s, of)
 			d.value /= math.Sqrt2
 			all = append(all, d)
 		}
@@ -88,14 +87,14 @@ func successive(recent []v1alpha1.MeasuredSession, key string) (all []difference
 // sinceAccepted returns, for each change, the difference between the first session after it and the last
 // accepted one before it. A boot after a Fail is not another change, a second one does not count twice, and
 // changes that were undone do not count any more.
-func sinceAccepted(recent []v1alpha1.MeasuredSession, key string) (all []difference) {
+func sinceAccepted(recent []v1alpha1.MeasuredSession, of key) (all []difference) {
 	accepted := map[string]v1alpha1.MeasuredSession{}
 	for _, s := range recent {
-		if s.Levels[key] <= 0 {
+		if levelOf(s, of) <= 0 {
 			continue
 		}
 		if before, found := accepted[s.Peer]; found {
-			d := between(before, s, key)
+			d := between(before, s, of)
 			switch change := identity.Key(d.changed); {
 			case change == "":
 				all = slices.DeleteFunc(all, func(d difference) bool { return d.time.After(before.Time.Time) })
@@ -110,16 +109,17 @@ func sinceAccepted(recent []v1alpha1.MeasuredSession, key string) (all []differe
 	return all
 }
 
-func keysOf(nodes []Node) []string {
-	levels := Measured{}
+func keysOf(nodes []Node) []key {
+	found := map[key]bool{}
 	for _, n := range nodes {
 		for _, s := range n.Recent {
-			for key := range s.Levels {
-				levels[key] = nil
+			for _, l := range s.Levels {
+				found[l.ComparedValue] = true
 			}
 		}
 	}
-	return levels.first()
+	keys := slices.SortedFunc(maps.Keys(found), compareKeys)
+	return keys[:min(len(keys), v1alpha1.MaxSeries)]
 }
 
 // Spread returns how much the sessions of the nodes differ, for each compared value.
@@ -136,13 +136,13 @@ func Spread(nodes []Node) []v1alpha1.SessionSpread {
 
 // spread pools the differences between the sessions of all nodes, centred within a change of at least 8 nodes of a kind. The latest change
 // counts only until there are enough others, so that a change that moves some nodes does not widen its own intervals.
-func spread(nodes []Node, key string) v1alpha1.SessionSpread {
+func spread(nodes []Node, of key) v1alpha1.SessionSpread {
 	type wave struct{ class, change string }
 	waves, latest, latestTime := map[wave][]difference{}, "", time.Time{}
-	out := v1alpha1.SessionSpread{Of: key}
+	out := v1alpha1.SessionSpread{ComparedValue: of}
 	earlier := 0
 	for _, n := range nodes {
-		found := successive(n.Recent, key)
+		found := successive(n.Recent, of)
 		if len(found) > 0 {
 			out.Nodes++
 		}
@@ -206,9 +206,12 @@ func median(values []float64) float64 {
 // Changes returns what the last changes did to the nodes, newest first: for each, the compared value whose
 // lower bound exceeds half of its tolerance most.
 func Changes(nodes []Node, tolerances Tolerances) []v1alpha1.FleetChange {
-	type of struct{ change, key string }
+	type of struct {
+		change string
+		key    key
+	}
 	ratios, last := map[of][]float64{}, map[string]difference{}
-	keys := slices.DeleteFunc(keysOf(nodes), func(key string) bool { _, compared := tolerances[key]; return !compared })
+	keys := slices.DeleteFunc(keysOf(nodes), func(k key) bool { _, compared := tolerances[k]; return !compared })
 	for _, n := range nodes {
 		for _, key := range keys {
 			for _, d := range sinceAccepted(n.Recent, key) {
@@ -238,10 +241,10 @@ func Changes(nodes []Node, tolerances Tolerances) []v1alpha1.FleetChange {
 				c.Lower, c.Upper = ratio(bound), ratio(other)
 			}
 			excess := bound - math.Log(1+half(tolerances[key]))
-			if lowerIsWorse(key) {
+			if key.Metric.Kind().LowerIsWorse {
 				excess = math.Log(1-half(tolerances[key])) - other
 			}
-			if worst.Of == "" || excess > worstExcess {
+			if worst.Nodes == 0 || excess > worstExcess {
 				worst, worstExcess = c, excess
 			}
 		}
@@ -278,16 +281,12 @@ func Shifted(c *v1alpha1.FleetChange, t stats.Tolerance) bool {
 	if c == nil {
 		return false
 	}
-	if lowerIsWorse(c.Of) {
+	if c.Of.Metric.Kind().LowerIsWorse {
 		upper, err := strconv.ParseFloat(c.Upper, 64)
 		return err == nil && upper < 1-half(t)
 	}
 	lower, err := strconv.ParseFloat(c.Lower, 64)
 	return err == nil && lower > 1+half(t)
-}
-
-func lowerIsWorse(key string) bool {
-	return v1alpha1.Metric(path.Base(key)).Kind().LowerIsWorse
 }
 
 // WarmUp returns how much slower the first rounds of a gate's sessions are than later ones, such as 2.1%; empty if they are not.
@@ -301,11 +300,11 @@ func WarmUp(g *v1alpha1.LatencyGateStatus) string {
 }
 
 // warmUp tests whether the first 6 rounds of first sessions are slower than the next 6: a t test over the nodes, 1 in 100 among all values.
-func warmUp(nodes []Node, key string, among int) string {
+func warmUp(nodes []Node, of key, among int) string {
 	var values []float64
 	for _, n := range nodes {
 		for _, s := range n.Reference {
-			rounds := parse(s.Rounds[key])
+			rounds := roundsOf(s, of)
 			if len(rounds) < FirstRounds {
 				continue
 			}
@@ -357,13 +356,13 @@ func SlowerThanGroup(level int64, group []int64, t stats.Tolerance) (ratio float
 }
 
 // Group returns the levels of a compared value in the references of nodes of a kind, with any peer.
-func Group(nodes []Node, class, key string) []int64 {
+func Group(nodes []Node, class string, of v1alpha1.ComparedValue) []int64 {
 	var levels []int64
 	for _, n := range nodes {
 		if n.Class != class || len(n.Reference) == 0 {
 			continue
 		}
-		if level := Level(parse(n.Reference[0].Rounds[key])); level > 0 {
+		if level := Level(roundsOf(n.Reference[0], of)); level > 0 {
 			levels = append(levels, level)
 		}
 	}

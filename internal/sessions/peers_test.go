@@ -29,15 +29,15 @@ type pair struct {
 func couple(random *rand.Rand, name string, boots int) pair {
 	p := pair{offset: sdPairs * random.NormFloat64()}
 	for s := range boots {
-		m := Measured{series: draw(random, p.offset+sdOfBoot*random.NormFloat64(), 12)}
-		p.reference = Extend(p.reference, v1alpha1.ReferenceSession{BootID: fmt.Sprint(s), Peer: name}, m, &v1alpha1.LatencyGateStatus{})
+		m := measured(draw(random, p.offset+sdOfBoot*random.NormFloat64(), 12))
+		p.reference = Extend(p.reference, keeps(v1alpha1.ReferenceSession{BootID: fmt.Sprint(s), Peer: name}, m), &v1alpha1.LatencyGateStatus{})
 	}
 	return p
 }
 
 // TestPeers compares what may follow a result that is no Pass. The first peer has five accepted boots with the node.
 func TestPeers(t *testing.T) {
-	gate := &v1alpha1.LatencyGateStatus{Spread: []v1alpha1.SessionSpread{{Of: series, Nodes: 20, Differences: 200, PartsPerMillion: 13_600}}}
+	gate := &v1alpha1.LatencyGateStatus{Spread: []v1alpha1.SessionSpread{{ComparedValue: series, Nodes: 20, Differences: 200, PartsPerMillion: 13_600}}}
 	const tolerance, draws = 0.05, 2000
 	type outcome = v1alpha1.VerdictOutcome
 	pass, fail, inconclusive := v1alpha1.VerdictPass, v1alpha1.VerdictFail, v1alpha1.VerdictInconclusive

@@ -27,18 +27,10 @@ const (
 	maxSessions, maxPeers, maxRecent = 5, 2, 9
 )
 
-// Measured are the rounds of a finished measurement in the order of measurement, by Key.
-type Measured map[string][]stats.Observation
+// key names a compared value inside this package.
+type key = v1alpha1.ComparedValue
 
-// Key names a compared value in a status.
-func Key(variant, cell string, m v1alpha1.Metric) string {
-	return variant + "/" + cell + "/" + string(m)
-}
-
-func (m Measured) first() []string {
-	keys := slices.Sorted(maps.Keys(m))
-	return keys[:min(len(keys), v1alpha1.MaxSeries)]
-}
+func compareKeys(a, b key) int { return strings.Compare(a.String(), b.String()) }
 
 // Level returns the median of the first rounds of a session; 0 if there is none, because messages were lost or nothing was measured.
 func Level(rounds []stats.Observation) int64 {
@@ -57,21 +49,29 @@ func Level(rounds []stats.Observation) int64 {
 	return low + (high-low)/2
 }
 
-// Levels returns the levels of a measurement, by key, without those that do not exist.
-func (m Measured) Levels() map[string]int64 {
-	levels := map[string]int64{}
-	for _, key := range m.first() {
-		if level := Level(m[key]); level > 0 {
-			levels[key] = level
+// Levels returns the levels of a session, without those that do not exist.
+func Levels(session []v1alpha1.ValueRounds) (levels []v1alpha1.ValueLevel) {
+	for _, r := range session {
+		if level := Level(observations(r)); level > 0 {
+			levels = append(levels, v1alpha1.ValueLevel{ComparedValue: r.ComparedValue, Level: level})
 		}
 	}
 	return levels
 }
 
+func levelOf(s v1alpha1.MeasuredSession, of key) int64 {
+	for _, l := range s.Levels {
+		if l.ComparedValue == of {
+			return l.Level
+		}
+	}
+	return 0
+}
+
 // Extend returns a reference with an accepted measurement. A second session of a boot adds nothing: it does not show another boot. With
 // a peer that is not among the last two, the reference with the peer that was accepted longer ago is forgotten. If the gate leaves out the
 // warm-up, a session keeps as many rounds after it, and replaces those that have only the warm-up.
-func Extend(reference []v1alpha1.ReferenceSession, s v1alpha1.ReferenceSession, m Measured, g *v1alpha1.LatencyGateStatus) []v1alpha1.ReferenceSession {
+func Extend(reference []v1alpha1.ReferenceSession, s v1alpha1.ReferenceSession, g *v1alpha1.LatencyGateStatus) []v1alpha1.ReferenceSession {
 	warm := WarmUp(g) != ""
 	if warm {
 		reference = slices.DeleteFunc(slices.Clone(reference), onlyWarmUp)
@@ -84,9 +84,9 @@ func Extend(reference []v1alpha1.ReferenceSession, s v1alpha1.ReferenceSession, 
 	if len(own) == 0 || warm {
 		keep = FirstRounds
 	}
-	s.Rounds = map[string]v1alpha1.SessionRounds{}
-	for _, key := range m.first() {
-		s.Rounds[key] = format(m[key][:min(len(m[key]), keep)])
+	s.Rounds = slices.Clone(s.Rounds)
+	for i, r := range s.Rounds {
+		s.Rounds[i] = Rounds(r.ComparedValue, observations(r), keep)
 	}
 	reference = append(slices.Clone(reference), s)
 	var peers []string
@@ -101,7 +101,7 @@ func Extend(reference []v1alpha1.ReferenceSession, s v1alpha1.ReferenceSession, 
 
 func onlyWarmUp(s v1alpha1.ReferenceSession) bool {
 	for _, rounds := range s.Rounds {
-		if len(parse(rounds)) > LaterRounds {
+		if len(rounds.Values) > LaterRounds {
 			return false
 		}
 	}
@@ -140,40 +140,45 @@ func sameBoot(a, b v1alpha1.MeasuredSession) bool {
 	return a.Peer == b.Peer && a.BootID == b.BootID && len(identity.Changes(a.Identity, b.Identity)) == 0
 }
 
-// format returns rounds for a status. Longer text than a status takes is cut at a round.
-func format(rounds []stats.Observation) v1alpha1.SessionRounds {
-	var out string
-	for _, r := range rounds {
-		next := strconv.FormatInt(r.Value, 10)
-		if r.Low != r.Value || r.High != r.Value {
-			next += fmt.Sprintf("-%d+%d", r.Value-r.Low, r.High-r.Value)
-		}
-		if len(out)+1+len(next) > 512 {
-			break
-		}
-		out = strings.TrimPrefix(out+" "+next, " ")
+// Rounds returns the first rounds of a compared value for a status.
+func Rounds(of v1alpha1.ComparedValue, rounds []stats.Observation, keep int) v1alpha1.ValueRounds {
+	out := v1alpha1.ValueRounds{ComparedValue: of}
+	exact := true
+	for _, r := range rounds[:min(len(rounds), keep)] {
+		out.Values, out.Low, out.High = append(out.Values, r.Value), append(out.Low, r.Low), append(out.High, r.High)
+		exact = exact && r == stats.Exact(r.Value)
 	}
-	return v1alpha1.SessionRounds(out)
+	if exact {
+		out.Low, out.High = nil, nil
+	}
+	return out
 }
 
-// parse returns the rounds of a status; nil if one cannot be read.
-func parse(s v1alpha1.SessionRounds) []stats.Observation {
-	var rounds []stats.Observation
-	for _, word := range strings.Fields(string(s)) {
-		value, rest, ranged := strings.Cut(word, "-")
-		below, above, _ := strings.Cut(rest, "+")
-		if !ranged {
-			below, above = "0", "0"
+// observations returns the rounds of a status; nil if their bounds contradict them.
+func observations(s v1alpha1.ValueRounds) []stats.Observation {
+	rounds := make([]stats.Observation, len(s.Values))
+	bounded := len(s.Low) > 0 || len(s.High) > 0
+	if bounded && (len(s.Low) != len(s.Values) || len(s.High) != len(s.Values)) {
+		return nil
+	}
+	for i, v := range s.Values {
+		if rounds[i] = stats.Exact(v); bounded {
+			rounds[i] = stats.Observation{Value: v, Low: s.Low[i], High: s.High[i]}
 		}
-		v, err := strconv.ParseInt(value, 10, 64)
-		b, errBelow := strconv.ParseInt(below, 10, 64)
-		a, errAbove := strconv.ParseInt(above, 10, 64)
-		if err != nil || errBelow != nil || errAbove != nil || v < 0 || b < 0 || b > v || a < 0 || a > stats.Infinite-v {
+		if r := rounds[i]; r.Low < 0 || r.Low > v || r.High < v {
 			return nil
 		}
-		rounds = append(rounds, stats.Observation{Value: v, Low: v - b, High: v + a})
 	}
 	return rounds
+}
+
+func roundsOf(s v1alpha1.ReferenceSession, of key) []stats.Observation {
+	for _, r := range s.Rounds {
+		if r.ComparedValue == of {
+			return observations(r)
+		}
+	}
+	return nil
 }
 
 // Reference is what a measurement is compared with.
@@ -184,7 +189,7 @@ type Reference struct {
 	// LeaveOut is the number of the first rounds of each session, also of the measured one, that are not compared: a warm-up of the gate.
 	LeaveOut int
 	// Spread is what the gate knows of the difference between sessions, by key.
-	Spread map[string]v1alpha1.SessionSpread
+	Spread map[v1alpha1.ComparedValue]v1alpha1.SessionSpread
 
 	bootID  string
 	warmUp  string
@@ -194,11 +199,11 @@ type Reference struct {
 
 // For returns the reference of a node for a measurement of a boot with a peer.
 func For(v *v1alpha1.LatencyVerificationStatus, g *v1alpha1.LatencyGateStatus, bootID, peer string) Reference {
-	r := Reference{Spread: map[string]v1alpha1.SessionSpread{}, bootID: bootID, changes: g.Changes, warmUp: WarmUp(g)}
+	r := Reference{Spread: map[key]v1alpha1.SessionSpread{}, bootID: bootID, changes: g.Changes, warmUp: WarmUp(g)}
 	// An earlier measurement of this boot says nothing about how much boots differ: a Fail that is measured again would excuse itself.
 	r.recent = slices.DeleteFunc(slices.Clone(v.Recent), func(s v1alpha1.MeasuredSession) bool { return s.BootID == bootID })
 	for _, s := range g.Spread {
-		r.Spread[s.Of] = s
+		r.Spread[s.ComparedValue] = s
 	}
 	r.Sessions = with(v.Reference, peer)
 	if r.SamePeer = len(r.Sessions) > 0; !r.SamePeer && len(v.Reference) > 0 {
@@ -217,8 +222,8 @@ func (r Reference) SameBoot() bool {
 }
 
 // Of returns the pooled rounds of a compared value, nil if no session has it, and what is known of the difference between sessions.
-func (r Reference) Of(key string) ([]stats.Observation, stats.Between) {
-	spread := r.Spread[key]
+func (r Reference) Of(value v1alpha1.ComparedValue) ([]stats.Observation, stats.Between) {
+	spread := r.Spread[value]
 	b := stats.Between{SD: float64(spread.PartsPerMillion) / 1e6, Differences: int(spread.Differences), Share: 1}
 	if spread.Differences < fewestDifferences {
 		b.Differences = 0
@@ -226,7 +231,7 @@ func (r Reference) Of(key string) ([]stats.Observation, stats.Between) {
 	var pooled []stats.Observation
 	squares := 0.0
 	for _, s := range r.Sessions {
-		rounds := parse(s.Rounds[key])
+		rounds := roundsOf(s, value)
 		if len(rounds) <= r.LeaveOut {
 			continue
 		}
@@ -246,13 +251,13 @@ func (r Reference) Of(key string) ([]stats.Observation, stats.Between) {
 	if r.SameBoot() {
 		b.Share = 0
 	}
-	for _, d := range successive(r.recent, key) {
+	for _, d := range successive(r.recent, value) {
 		// What a change did to the node is no difference between boots, and a Fail after it would excuse the next one. What all nodes share
 		// belongs to the change; the rest is the node's own.
 		change := identity.Key(d.changed)
 		shared, known := 0.0, change == ""
 		for _, c := range r.changes {
-			if median, err := strconv.ParseFloat(c.Median, 64); err == nil && change == identity.Key(c.Changed) && c.Of == key && c.Nodes >= FewestNodes {
+			if median, err := strconv.ParseFloat(c.Median, 64); err == nil && change == identity.Key(c.Changed) && c.Of == value && c.Nodes >= FewestNodes {
 				shared, known = math.Log(median)/math.Sqrt2, true
 			}
 		}
@@ -261,6 +266,20 @@ func (r Reference) Of(key string) ([]stats.Observation, stats.Between) {
 		}
 	}
 	return pooled, b
+}
+
+// Status returns the reference for a status.
+func (r Reference) Status() *v1alpha1.SessionReference {
+	if len(r.Sessions) == 0 {
+		return nil
+	}
+	out := &v1alpha1.SessionReference{
+		Sessions: int32(len(r.Sessions)), SamePeer: r.SamePeer, SameBoot: r.SameBoot(), LeaveOut: int32(r.LeaveOut), Provisional: r.Provisional(),
+	}
+	if r.LeaveOut > 0 {
+		out.WarmUp = r.warmUp
+	}
+	return out
 }
 
 // Provisional returns why a Pass in comparison with the reference is no promise; empty if it is one.

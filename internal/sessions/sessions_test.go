@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -23,6 +24,20 @@ func exact(values ...int64) []stats.Observation {
 	return all
 }
 
+// measured returns rounds of a session for a status, keeps adds them to an accepted one, and levels is a level.
+func measured(rounds []stats.Observation) []v1alpha1.ValueRounds {
+	return []v1alpha1.ValueRounds{Rounds(series, rounds, FirstRounds)}
+}
+
+func keeps(s v1alpha1.ReferenceSession, rounds []v1alpha1.ValueRounds) v1alpha1.ReferenceSession {
+	s.Rounds = rounds
+	return s
+}
+
+func levels(level int64) []v1alpha1.ValueLevel {
+	return []v1alpha1.ValueLevel{{ComparedValue: series, Level: level}}
+}
+
 func session(boot, peer string) v1alpha1.ReferenceSession {
 	return v1alpha1.ReferenceSession{Benchmark: "of " + boot, BootID: boot, Peer: peer}
 }
@@ -31,16 +46,16 @@ func session(boot, peer string) v1alpha1.ReferenceSession {
 func described(reference []v1alpha1.ReferenceSession) string {
 	var all []string
 	for _, r := range reference {
-		all = append(all, fmt.Sprintf("%s/%s/%d", r.BootID, r.Peer, len(parse(r.Rounds[series]))))
+		all = append(all, fmt.Sprintf("%s/%s/%d", r.BootID, r.Peer, len(roundsOf(r, series))))
 	}
 	return strings.Join(all, " ")
 }
 
 // warm is a gate whose sessions begin with a warm-up.
-var warm = &v1alpha1.LatencyGateStatus{Spread: []v1alpha1.SessionSpread{{Of: series, WarmUp: "2.1%"}}}
+var warm = &v1alpha1.LatencyGateStatus{Spread: []v1alpha1.SessionSpread{{ComparedValue: series, WarmUp: "2.1%"}}}
 
 func TestExtend(t *testing.T) {
-	m := Measured{series: slices.Repeat(exact(1000), 20)}
+	m := measured(slices.Repeat(exact(1000), 20))
 	for name, c := range map[string]struct{ boots, want string }{
 		"a warm-up is found at the third (+)":         {"1b 2b +3b 4b", "1/b/12 3/b/12 4/b/12"},
 		"the first has more rounds":                   {"1b", "1/b/12"},
@@ -59,7 +74,7 @@ func TestExtend(t *testing.T) {
 				if found {
 					g = warm
 				}
-				reference = Extend(reference, session(boot[:1], boot[1:]), m, g)
+				reference = Extend(reference, keeps(session(boot[:1], boot[1:]), m), g)
 			}
 			if got := described(reference); got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
@@ -71,7 +86,7 @@ func TestExtend(t *testing.T) {
 func TestRemember(t *testing.T) {
 	var recent []v1alpha1.MeasuredSession
 	add := func(boot, peer, is string, level int64) {
-		recent = Remember(recent, v1alpha1.MeasuredSession{BootID: boot, Peer: peer, Identity: kernel(is), Levels: map[string]int64{series: level}})
+		recent = Remember(recent, v1alpha1.MeasuredSession{BootID: boot, Peer: peer, Identity: kernel(is), Levels: levels(level)})
 	}
 	add("1", "b", "1", 1000)
 	add("1", "b", "1", 2000) // another measurement of this boot
@@ -81,7 +96,7 @@ func TestRemember(t *testing.T) {
 	if got := successive(recent, series); len(got) != 2 || got[0].value != 0 || identity.Key(got[1].changed) != `"Kernel"="1"→"2";` {
 		t.Errorf("%+v", got)
 	}
-	accepted := v1alpha1.MeasuredSession{BootID: "2", Peer: "b", Identity: kernel("2"), Accepted: true, Levels: map[string]int64{series: 1050}}
+	accepted := v1alpha1.MeasuredSession{BootID: "2", Peer: "b", Identity: kernel("2"), Accepted: true, Levels: levels(1050)}
 	for range 2 {
 		// Another look at a boot is kept once if it was accepted, and is no other boot.
 		if recent = Remember(recent, accepted); len(recent) != 5 || len(successive(recent, series)) != 2 {
@@ -96,40 +111,36 @@ func TestRemember(t *testing.T) {
 	}
 }
 
-func TestFormat(t *testing.T) {
-	for text, rounds := range map[string][]stats.Observation{
-		"9180 9205": exact(9180, 9205),
-		"9180-5+3":  {{Value: 9180, Low: 9175, High: 9183}},
-		"9223372036854775807 1000-0+9223372036854774807": {stats.Exact(stats.Infinite), {Value: 1000, Low: 1000, High: stats.Infinite}},
+func TestRounds(t *testing.T) {
+	for name, c := range map[string]struct {
+		rounds []stats.Observation
+		want   v1alpha1.ValueRounds
+	}{
+		"exact":    {exact(9180, 9205), v1alpha1.ValueRounds{ComparedValue: series, Values: []int64{9180, 9205}}},
+		"a range":  {[]stats.Observation{{Value: 9180, Low: 9175, High: 9183}}, v1alpha1.ValueRounds{ComparedValue: series, Values: []int64{9180}, Low: []int64{9175}, High: []int64{9183}}},
+		"lost":     {exact(stats.Infinite), v1alpha1.ValueRounds{ComparedValue: series, Values: []int64{stats.Infinite}}},
+		"too many": {slices.Repeat([]stats.Observation{{Value: 1e18, Low: 1, High: stats.Infinite}}, 20), v1alpha1.ValueRounds{ComparedValue: series, Values: slices.Repeat([]int64{1e18}, 12), Low: slices.Repeat([]int64{1}, 12), High: slices.Repeat([]int64{stats.Infinite}, 12)}},
 	} {
-		if got := string(format(rounds)); got != text {
-			t.Errorf("%v: got %s, want %s", rounds, got, text)
+		got := Rounds(series, c.rounds, FirstRounds)
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
-		if got := parse(v1alpha1.SessionRounds(text)); !slices.Equal(got, rounds) {
-			t.Errorf("%s: got %v", text, got)
-		}
-	}
-	long := slices.Repeat([]stats.Observation{{Value: 1e18, Low: 1, High: stats.Infinite}}, 12)
-	if got := format(long); len(got) > 512 || len(parse(got)) != 8 {
-		t.Errorf("%d bytes with %d rounds", len(got), len(parse(got)))
-	}
-	for _, text := range []string{"x", "-1", "5-6+0", "5-1", "1-0+9223372036854775807", "99999999999999999999"} {
-		if got := parse(v1alpha1.SessionRounds(text)); got != nil {
-			t.Errorf("%s: got %v", text, got)
+		if back := observations(got); !slices.Equal(back, c.rounds[:len(back)]) || len(back) != len(c.want.Values) {
+			t.Errorf("%s: %v", name, back)
 		}
 	}
-}
-
-func FuzzParse(f *testing.F) {
-	f.Add("9180 9205-5+3")
-	f.Fuzz(func(t *testing.T, text string) {
-		rounds := parse(v1alpha1.SessionRounds(text))
-		for _, r := range rounds {
-			if r.Low < 0 || r.Low > r.Value || r.High < r.Value {
-				t.Fatalf("%q: %v", text, r)
-			}
+	for _, s := range []v1alpha1.ValueRounds{
+		{Values: []int64{-1}},
+		{Values: []int64{5}, Low: []int64{-1}, High: []int64{5}},
+		{Values: []int64{5}, Low: []int64{6}, High: []int64{6}},
+		{Values: []int64{5}, Low: []int64{5}, High: []int64{4}},
+		{Values: []int64{5}, Low: []int64{5}},
+		{Values: []int64{5, 6}, Low: []int64{5}, High: []int64{5}},
+	} {
+		if got := observations(s); got != nil {
+			t.Errorf("%+v: got %v", s, got)
 		}
-	})
+	}
 }
 
 func TestLevel(t *testing.T) {
@@ -147,19 +158,19 @@ func TestLevel(t *testing.T) {
 }
 
 func TestReference(t *testing.T) {
-	m := Measured{series: slices.Repeat([]stats.Observation{{Value: 1000, Low: 990, High: 1010}}, 20)}
+	m := measured(slices.Repeat([]stats.Observation{{Value: 1000, Low: 990, High: 1010}}, 20))
 	var reference []v1alpha1.ReferenceSession
 	for _, boot := range []string{"1", "2", "3", "4", "5"} {
-		reference = Extend(reference, session(boot, "b"), m, &v1alpha1.LatencyGateStatus{})
+		reference = Extend(reference, keeps(session(boot, "b"), m), &v1alpha1.LatencyGateStatus{})
 	}
-	gate := &v1alpha1.LatencyGateStatus{Spread: []v1alpha1.SessionSpread{{Of: series, Nodes: 20, Differences: 40, PartsPerMillion: 12_000}}}
+	gate := &v1alpha1.LatencyGateStatus{Spread: []v1alpha1.SessionSpread{{ComparedValue: series, Nodes: 20, Differences: 40, PartsPerMillion: 12_000}}}
 	few := gate.DeepCopy()
 	few.Spread[0].Differences = 3
 	changed := gate.DeepCopy()
 	changed.Changes = []v1alpha1.FleetChange{{Changed: []v1alpha1.IdentityChange{{Key: "Kernel", From: "1", To: "2"}}, Of: series, Nodes: 20, Median: "1.1000"}}
 	recent := []v1alpha1.MeasuredSession{
-		{Peer: "b", BootID: "1", Identity: kernel("1"), Levels: map[string]int64{series: 1000}},
-		{Peer: "b", BootID: "2", Identity: kernel("2"), Levels: map[string]int64{series: 1100}},
+		{Peer: "b", BootID: "1", Identity: kernel("1"), Levels: levels(1000)},
+		{Peer: "b", BootID: "2", Identity: kernel("2"), Levels: levels(1100)},
 	}
 	for name, c := range map[string]struct {
 		sessions    []v1alpha1.ReferenceSession
@@ -176,7 +187,7 @@ func TestReference(t *testing.T) {
 		"two":                     {reference[:2], gate, "6", "b", 18, 0.5556, 40, ""},
 		"one":                     {reference[:1], gate, "6", "b", 12, 1, 40, "one boot"},
 		"the same boot":           {reference[:1], gate, "1", "b", 12, 0, 40, ""},
-		"a boot that is unknown":  {[]v1alpha1.ReferenceSession{Extend(nil, session("", "b"), m, &v1alpha1.LatencyGateStatus{})[0]}, gate, "", "b", 12, 1, 40, "one boot"},
+		"a boot that is unknown":  {[]v1alpha1.ReferenceSession{Extend(nil, keeps(session("", "b"), m), &v1alpha1.LatencyGateStatus{})[0]}, gate, "", "b", 12, 1, 40, "one boot"},
 		"one of the five boots":   {reference, gate, "1", "b", 36, 0.2222, 40, ""},
 		"another peer":            {reference, gate, "6", "c", 36, 0.2222, 40, "is with peer b"},
 		"too few differences":     {reference, few, "6", "b", 36, 0.2222, 0, ""},
@@ -217,15 +228,15 @@ func TestReference(t *testing.T) {
 // of a usual gate into the manager's memory.
 func TestSize(t *testing.T) {
 	size := func(compared, nodes int, name string, round stats.Observation) (verification, gate int) {
-		m := Measured{}
+		var m []v1alpha1.ValueRounds
 		for i := range compared {
-			m[fmt.Sprintf("%s%02d/udp-64/p99.9", name, i)] = slices.Repeat([]stats.Observation{round}, 20)
+			m = append(m, Rounds(v1alpha1.ComparedValue{Variant: fmt.Sprintf("%s%02d", name, i), Cell: "udp-64", Metric: v1alpha1.MetricP999}, slices.Repeat([]stats.Observation{round}, 20), FirstRounds))
 		}
 		n := Node{Class: "a"}
 		for u := range 10 {
 			id, now := fmt.Sprintf("3f0e6c1a-7f3b-4f0e-9d57-%012d", u), metav1.NewTime(time.Unix(int64(u), 0))
-			n.Reference = Extend(n.Reference, v1alpha1.ReferenceSession{Benchmark: "fast-nodes-node-0001-10", Time: now, BootID: id, Peer: fmt.Sprint("node-", u/5)}, m, &v1alpha1.LatencyGateStatus{})
-			n.Recent = Remember(n.Recent, v1alpha1.MeasuredSession{Time: now, BootID: id, Peer: "node-0001", Identity: identityOf(u), Accepted: true, Levels: m.Levels()})
+			n.Reference = Extend(n.Reference, keeps(v1alpha1.ReferenceSession{Benchmark: "fast-nodes-node-0001-10", Time: now, BootID: id, Peer: fmt.Sprint("node-", u/5)}, m), &v1alpha1.LatencyGateStatus{})
+			n.Recent = Remember(n.Recent, v1alpha1.MeasuredSession{Time: now, BootID: id, Peer: "node-0001", Identity: identityOf(u), Accepted: true, Levels: Levels(m)})
 		}
 		of := slices.Repeat([]Node{n}, nodes)
 		text := func(v any) int {
@@ -236,8 +247,8 @@ func TestSize(t *testing.T) {
 			return len(out)
 		}
 		tolerances := Tolerances{}
-		for key := range m {
-			tolerances[key] = 5000
+		for _, r := range m {
+			tolerances[r.ComparedValue] = 5000
 		}
 		return text(of[0].Reference) + text(of[0].Recent), text(Spread(of)) + text(Changes(of, tolerances))
 	}
@@ -247,9 +258,9 @@ func TestSize(t *testing.T) {
 		round                     stats.Observation
 		verification, gate, total int
 	}{
-		{2, 200, "vf", stats.Exact(12_345), 6 << 10, 2 << 10, 2 << 20},
-		{2, 5000, "vf", stats.Exact(12_345), 6 << 10, 2 << 10, 32 << 20},
-		{100, 200, strings.Repeat("v", 14), stats.Observation{Value: 1e9, Low: 1e8, High: 1e10}, 256 << 10, 16 << 10, 64 << 20},
+		{2, 200, "vf", stats.Exact(12_345), 8 << 10, 2 << 10, 2 << 20},
+		{2, 5000, "vf", stats.Exact(12_345), 8 << 10, 2 << 10, 40 << 20},
+		{v1alpha1.MaxSeries, 200, strings.Repeat("v", 14), stats.Observation{Value: 1e9, Low: 1e8, High: 1e10}, 256 << 10, 16 << 10, 64 << 20},
 	} {
 		verification, gate := size(c.compared, c.nodes, c.name, c.round)
 		t.Logf("%d compared values of %d nodes: a LatencyVerification %d bytes, a LatencyGate %d bytes, all verifications %d KiB", c.compared, c.nodes, verification, gate, c.nodes*verification>>10)

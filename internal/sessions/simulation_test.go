@@ -22,9 +22,10 @@ import (
 
 const (
 	center  = 20_000
-	series  = "default/udp-64/p99"
 	sdRound = 0.02
 )
+
+var series = v1alpha1.ComparedValue{Variant: "default", Cell: "udp-64", Metric: v1alpha1.MetricP99}
 
 // plan is a simulated gate.
 type plan struct {
@@ -145,7 +146,7 @@ func simulate(p plan, upgrades int, seed uint64) []tally {
 				shift := p.shift(i, u)
 				level := shift + p.sd(i)*random.NormFloat64()
 				rounds := measure(level)
-				m := Measured{series: rounds}
+				m := measured(rounds)
 				outcome := v1alpha1.VerdictPass
 				if u > 0 {
 					r := For(&v1alpha1.LatencyVerificationStatus{Reference: n.Reference, Recent: n.Recent}, &status, boot, "peer")
@@ -176,10 +177,10 @@ func simulate(p plan, upgrades int, seed uint64) []tally {
 					count(&t.hitFail, shift > 0 && fail)
 				}
 				if outcome == v1alpha1.VerdictPass {
-					n.Reference = Extend(n.Reference, v1alpha1.ReferenceSession{Time: now, BootID: boot, Peer: "peer"}, m, &status)
+					n.Reference = Extend(n.Reference, keeps(v1alpha1.ReferenceSession{Time: now, BootID: boot, Peer: "peer"}, m), &status)
 				}
 				n.Recent = Remember(n.Recent, v1alpha1.MeasuredSession{
-					Time: now, BootID: boot, Peer: "peer", Identity: kernel(boot), Accepted: outcome == v1alpha1.VerdictPass, Levels: m.Levels(),
+					Time: now, BootID: boot, Peer: "peer", Identity: kernel(boot), Accepted: outcome == v1alpha1.VerdictPass, Levels: Levels(m),
 				})
 				if (i+1)%max(1, p.nodes/10) == 0 {
 					publish()

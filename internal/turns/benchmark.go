@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/judge"
 	"github.com/tailgate-dev/tailgate/internal/sessions"
 )
 
@@ -65,7 +66,8 @@ func Benchmark(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, peer
 	spec.Placement.Server = spec.Placement.Server.On(v1alpha1.NodeSelection{NodeName: peer})
 	spec.Pods = podsOf(gate)
 	spec.Priority = priority(spec.Priority, v.Status.Setback)
-	if spec.Criteria.Against(v1alpha1.BaselineGate) {
+	if spec.Session = nil; spec.Criteria.Against(v1alpha1.BaselineGate) {
+		spec.Session = judge.Compared(spec)
 		switch {
 		case len(v.Status.Reference) == 0:
 			spec.Rounds = max(spec.Rounds, min(2*spec.Rounds, sessions.FirstRounds))

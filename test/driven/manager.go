@@ -98,7 +98,7 @@ func (c *Cluster) Start(fault Fault) (*Manager, error) {
 	m.Metrics.MustRegister(metrics.NewCollector(m.caches, mgr.elected))
 	gates := &gate.Gates{API: api, Cluster: cluster, Memory: &gate.Memory{}}
 	verifications := &gate.Verifications{
-		API: api, Memory: gates.Memory, Results: reconciler.Results, Activity: reconciler.Activity,
+		API: api, Memory: gates.Memory, Activity: reconciler.Activity,
 		Image: c.Settings.BenchImage, PullPolicy: c.Settings.PullPolicy,
 	}
 	for _, r := range []interface{ SetupWithManager(ctrl.Manager) error }{

@@ -17,7 +17,16 @@ import (
 )
 
 // P99 is the value that the gate compares.
-const P99 = "default/udp-64/p99"
+var P99 = v1alpha1.ComparedValue{Variant: "default", Cell: "udp-64", Metric: v1alpha1.MetricP99}
+
+// Rounds returns rounds of P99, and Levels a level of it, for a status.
+func Rounds(values ...int64) []v1alpha1.ValueRounds {
+	return []v1alpha1.ValueRounds{{ComparedValue: P99, Values: values}}
+}
+
+func Levels(level int64) []v1alpha1.ValueLevel {
+	return []v1alpha1.ValueLevel{{ComparedValue: P99, Level: level}}
+}
 
 // Noon is the time of the tests.
 var Noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
@@ -54,7 +63,7 @@ func Gate(changes ...func(*v1alpha1.LatencyGate)) *v1alpha1.LatencyGate {
 			}},
 		},
 	}
-	g.Status.Spread = []v1alpha1.SessionSpread{{Of: P99, Nodes: 20, Differences: 40, PartsPerMillion: 10_000}}
+	g.Status.Spread = []v1alpha1.SessionSpread{{ComparedValue: P99, Nodes: 20, Differences: 40, PartsPerMillion: 10_000}}
 	for _, change := range changes {
 		change(g)
 	}
@@ -92,12 +101,12 @@ func Verification(node string, changes ...func(*v1alpha1.LatencyVerification)) *
 			NodeUID: "uid-" + node, GateUID: "uid-gate", Identity: current, Number: 3, LastMeasurementTime: At(time.Hour),
 			Accepted: &v1alpha1.AcceptedResult{Benchmark: "up-" + node + "-3", ResultPin: v1alpha1.ResultPin{UID: "uid-3"}, AcceptanceTime: *At(time.Hour), By: v1alpha1.AcceptedByPass, Peer: "b", Identity: current},
 			Reference: []v1alpha1.ReferenceSession{
-				{Benchmark: "up-" + node + "-1", Time: *At(9 * time.Hour), BootID: "boot-0", Peer: "b", Rounds: map[string]v1alpha1.SessionRounds{P99: "1000 1010 990 1000 1010 990 1000 1010 990 1000 1010 990"}},
-				{Benchmark: "up-" + node + "-3", Time: *At(time.Hour), BootID: "boot-1", Peer: "b", Rounds: map[string]v1alpha1.SessionRounds{P99: "1000 1010 990 1000 1010 990"}},
+				{Benchmark: "up-" + node + "-1", Time: *At(9 * time.Hour), BootID: "boot-0", Peer: "b", Rounds: Rounds(1000, 1010, 990, 1000, 1010, 990, 1000, 1010, 990, 1000, 1010, 990)},
+				{Benchmark: "up-" + node + "-3", Time: *At(time.Hour), BootID: "boot-1", Peer: "b", Rounds: Rounds(1000, 1010, 990, 1000, 1010, 990)},
 			},
 			Recent: []v1alpha1.MeasuredSession{
-				{Time: *At(9 * time.Hour), BootID: "boot-0", Peer: "b", Identity: withKernel(current, "6.0.0"), Accepted: true, Levels: map[string]int64{P99: 1000}},
-				{Time: *At(time.Hour), BootID: "boot-1", Peer: "b", Identity: identity.Kept(current), Accepted: true, Levels: map[string]int64{P99: 1000}},
+				{Time: *At(9 * time.Hour), BootID: "boot-0", Peer: "b", Identity: withKernel(current, "6.0.0"), Accepted: true, Levels: Levels(1000)},
+				{Time: *At(time.Hour), BootID: "boot-1", Peer: "b", Identity: identity.Kept(current), Accepted: true, Levels: Levels(1000)},
 			},
 			History: []v1alpha1.VerificationResult{
 				{Benchmark: "up-" + node + "-3", ResultPin: v1alpha1.ResultPin{UID: "uid-3"}, CompletionTime: *At(time.Hour), Outcome: v1alpha1.VerdictPass, Reason: v1alpha1.ReasonPassed, Peer: "b", IdentitySHA256: MustDigest(current)},

@@ -216,8 +216,8 @@ func (w *World) manyNodes(ctx SpecContext, size int, name func(int) string, chan
 	})
 }
 
-// countWrites starts the controllers of gates, and counts what they write; results are those of the benchmarks.
-func (w *World) countWrites(ctx SpecContext, results gate.Results) *tally {
+// countWrites starts the controllers of gates, and counts what they write.
+func (w *World) countWrites(ctx SpecContext) *tally {
 	GinkgoHelper()
 	common := controllers.Config()
 	common.SkipNameValidation = new(true)
@@ -232,7 +232,7 @@ func (w *World) countWrites(ctx SpecContext, results gate.Results) *tally {
 	api := controllers.API{Client: counted, Live: mgr.GetAPIReader(), Recorder: mgr.GetEventRecorder("tailgate"), Clock: w.Clock}
 	memory := &gate.Memory{}
 	Expect((&gate.Gates{API: api, Memory: memory}).SetupWithManager(mgr)).To(Succeed())
-	Expect((&gate.Verifications{API: api, Memory: memory, Results: results}).SetupWithManager(mgr)).To(Succeed())
+	Expect((&gate.Verifications{API: api, Memory: memory}).SetupWithManager(mgr)).To(Succeed())
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
 	go func() {
@@ -265,7 +265,7 @@ var _ = Describe("A gate of many nodes", func() {
 		w.manyNodes(ctx, size, name, func(n *corev1.Node) { n.Status.Images = images })
 		fakeRuns(ctx, w.Namespace, finished)
 		before := memory()
-		counted := w.countWrites(ctx, &simulatedFleet{})
+		counted := w.countWrites(ctx)
 
 		began := time.Now()
 		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.MaxParallel, s.HistoryLimit = new(intstr.FromInt32(100)), 1 }))
@@ -324,7 +324,7 @@ var _ = Describe("A gate of many nodes", func() {
 		name := func(i int) string { return fmt.Sprintf("%s-n%04d", w.Namespace, i) }
 		w.manyNodes(ctx, size, name, func(*corev1.Node) {})
 		fakeRuns(ctx, w.Namespace, finished)
-		counted := w.countWrites(ctx, &simulatedFleet{})
+		counted := w.countWrites(ctx)
 		var mu sync.Mutex
 		// most is the highest number of nodes that were measured at once, and twice is a node that was part of two measurements.
 		measuring, most, twice := map[string]string{}, 0, ""
@@ -412,7 +412,7 @@ var _ = Describe("A gate of many nodes", func() {
 			n.Status.NodeInfo.ContainerRuntimeVersion = "containerd://1.7.27"
 		})
 		fakeRuns(ctx, w.Namespace, finished)
-		counted := w.countWrites(ctx, &simulatedFleet{})
+		counted := w.countWrites(ctx)
 		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
 			s.MaxParallel, s.HistoryLimit, s.Identity.Labels = new(intstr.FromInt32(100)), 1, []string{label}
 			s.Enforcement.Taint.Effect = corev1.TaintEffectNoExecute

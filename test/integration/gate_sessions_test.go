@@ -35,10 +35,8 @@ type simulatedFleet struct {
 	// slower is how much slower a boot of a node is, as a natural logarithm.
 	slower func(node, boot string) float64
 
-	mu       sync.Mutex
-	measured map[types.UID]sessions.Measured
-	boots    map[types.UID]string
-	rounds   int
+	mu                   sync.Mutex
+	rounds, measurements int
 }
 
 // specNamespace matches the random namespace of a spec.
@@ -70,7 +68,9 @@ func (f *simulatedFleet) finish(b *v1alpha1.LatencyBenchmark) *v1alpha1.LatencyB
 		}
 		return c
 	}
-	key := sessions.Key("default", "tcp-64", v1alpha1.MetricP50)
+	key := v1alpha1.ComparedValue{Variant: "default", Cell: "tcp-64", Metric: v1alpha1.MetricP50}
+	Expect(b.Spec.Session).To(ConsistOf(key))
+	b.Status.Session = &v1alpha1.Session{BootID: boot}
 	var judged verdict.Judgement
 	for _, n := range []int32{b.Spec.Rounds, b.Spec.MaxRounds} {
 		for len(all) < int(n) {
@@ -79,6 +79,7 @@ func (f *simulatedFleet) finish(b *v1alpha1.LatencyBenchmark) *v1alpha1.LatencyB
 		in := verdict.Input{Criteria: *b.Spec.Criteria, Candidate: []verdict.Cell{cell(all)}, Rounds: int(b.Spec.Rounds), MaxRounds: int(b.Spec.MaxRounds)}
 		if b.Spec.Criteria.Baseline != nil {
 			reference := sessions.For(&v.Status, &gate.Status, boot, peer)
+			b.Status.Session.Reference = reference.Status()
 			baseline := cell(all)
 			pooled, between := reference.Of(key)
 			baseline.References = map[v1alpha1.Metric]verdict.Reference{v1alpha1.MetricP50: {Rounds: pooled, Between: between, LeaveOut: reference.LeaveOut}}
@@ -92,6 +93,7 @@ func (f *simulatedFleet) finish(b *v1alpha1.LatencyBenchmark) *v1alpha1.LatencyB
 		}
 	}
 	b.Status.Verdict = judged.Status()
+	b.Status.Session.Rounds = []v1alpha1.ValueRounds{sessions.Rounds(key, all, sessions.FirstRounds)}
 	status, reason := metav1.ConditionUnknown, v1alpha1.ReasonInconclusive
 	switch judged.Outcome {
 	case v1alpha1.VerdictPass:
@@ -102,23 +104,15 @@ func (f *simulatedFleet) finish(b *v1alpha1.LatencyBenchmark) *v1alpha1.LatencyB
 	b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, status, reason, b.Status.Verdict.Message))
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.measured[b.UID], f.boots[b.UID] = sessions.Measured{key: all}, boot
-	f.rounds += len(all)
+	f.rounds, f.measurements = f.rounds+len(all), f.measurements+1
 	return b
-}
-
-// Measured returns what a benchmark measured.
-func (f *simulatedFleet) Measured(_ context.Context, b *v1alpha1.LatencyBenchmark, _ *v1alpha1.Criteria) (sessions.Measured, string, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.measured[b.UID], f.boots[b.UID], nil
 }
 
 // counts returns the number of rounds, and of measurements, so far.
 func (f *simulatedFleet) counts() (rounds, measurements int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.rounds, len(f.measured)
+	return f.rounds, f.measurements
 }
 
 // jsonSize returns the size of an object without what the API server adds for field managers.
@@ -148,7 +142,7 @@ var _ = Describe("A gate of a fleet with sessions", func() {
 				slow[boot(i, u)] = true
 			}
 		}
-		fleet := &simulatedFleet{gate: w.Namespace, measured: map[types.UID]sessions.Measured{}, boots: map[types.UID]string{}, slower: func(_, boot string) float64 {
+		fleet := &simulatedFleet{gate: w.Namespace, slower: func(_, boot string) float64 {
 			if slow[boot] {
 				return math.Log(1.2)
 			}
@@ -156,7 +150,7 @@ var _ = Describe("A gate of a fleet with sessions", func() {
 		}}
 		w.manyNodes(ctx, size, name, func(*corev1.Node) {})
 		fakeRuns(ctx, w.Namespace, fleet.finish)
-		w.countWrites(ctx, fleet)
+		w.countWrites(ctx)
 		limit := v1alpha1.Rule{Metric: v1alpha1.MetricP50, Max: v1alpha1.Limit{Text: "1ms"}}
 		increase := v1alpha1.Rule{Metric: v1alpha1.MetricP50, MaxIncrease: v1alpha1.Limit{Text: "5%"}}
 		began := time.Now()

@@ -238,7 +238,7 @@ func (w *World) Start(dies ...death) *Manager {
 	memory := &gate.Memory{}
 	Expect((&gate.Gates{API: api, Cluster: cluster, Memory: memory}).SetupWithManager(mgr)).To(Succeed())
 	Expect((&gate.Verifications{
-		API: api, Memory: memory, Results: reconciler.Results, Activity: reconciler.Activity, Image: w.Settings.BenchImage, PullPolicy: w.Settings.PullPolicy,
+		API: api, Memory: memory, Activity: reconciler.Activity, Image: w.Settings.BenchImage, PullPolicy: w.Settings.PullPolicy,
 	}).SetupWithManager(mgr)).To(Succeed())
 	var ctx context.Context
 	ctx, m.stop = context.WithCancel(context.Background())
