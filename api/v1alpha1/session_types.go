@@ -67,21 +67,12 @@ type Session struct {
 
 // SessionReference describes the accepted sessions with which a session was compared.
 type SessionReference struct {
-	// sessions is their number.
-	Sessions int32 `json:"sessions"`
+	// description says what was compared, such as: compared with 3 accepted boots with peer b.
+	// +kubebuilder:validation:MaxLength=512
+	Description string `json:"description"`
 	// samePeer says whether they are of the pair of nodes that was measured.
 	// +optional
 	SamePeer bool `json:"samePeer,omitempty"`
-	// sameBoot says whether the only one is of the boot that was measured: then the rounds alone decide.
-	// +optional
-	SameBoot bool `json:"sameBoot,omitempty"`
-	// leaveOut is the number of the first rounds of each session that were not compared, because they are a warm-up.
-	// +optional
-	LeaveOut int32 `json:"leaveOut,omitempty"`
-	// warmUp is how much slower these rounds are in the gate, such as 2.1%.
-	// +optional
-	// +kubebuilder:validation:MaxLength=32
-	WarmUp string `json:"warmUp,omitempty"`
 	// provisional is why a Pass is no promise; absent if it is one.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512

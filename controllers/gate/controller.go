@@ -301,17 +301,6 @@ func (r *Gates) finalize(ctx context.Context, g *v1alpha1.LatencyGate) error {
 	return patchFinalizer(ctx, r.Client, g, controllerutil.RemoveFinalizer)
 }
 
-func patchFinalizer(ctx context.Context, c client.Client, o client.Object, change func(client.Object, string) bool) error {
-	before := o.DeepCopyObject().(client.Object)
-	if !change(o, v1alpha1.FinalizerNode) {
-		return nil
-	}
-	if err := c.Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("patching the finalizer: %w", err)
-	}
-	return nil
-}
-
 // SetupWithManager registers the controller. A change of any gate matters to all, because gates may give or take nodes.
 func (r *Gates) SetupWithManager(mgr ctrl.Manager) error {
 	r.Client = controllers.Logged(r.Client)

@@ -15,15 +15,13 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
-	"github.com/tailgate-dev/tailgate/internal/observe"
 	"github.com/tailgate-dev/tailgate/internal/queue"
 	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
 // enforce brings marks, benchmarks and hold pod in line with the status, each independently of the others, so that one that is refused
 // stops nothing else. It returns when to look again.
-func (r *Verifications) enforce(ctx context.Context, w *world, v *v1alpha1.LatencyVerification) (time.Duration, error) {
-	p := turns.PublicationOf(w.gate, v)
+func (r *Verifications) enforce(ctx context.Context, w *world, v *v1alpha1.LatencyVerification, p turns.Publication) (time.Duration, error) {
 	publishes, err := r.publishes(ctx, w, p)
 	if err != nil {
 		return 0, err
@@ -127,6 +125,17 @@ func (r *Verifications) finalize(ctx context.Context, v *v1alpha1.LatencyVerific
 	return 0, patchFinalizer(ctx, r.Client, v, controllerutil.RemoveFinalizer)
 }
 
+func patchFinalizer(ctx context.Context, c client.Client, o client.Object, change func(client.Object, string) bool) error {
+	before := o.DeepCopyObject().(client.Object)
+	if !change(o, v1alpha1.FinalizerNode) {
+		return nil
+	}
+	if err := c.Patch(ctx, o, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("patching the finalizer: %w", err)
+	}
+	return nil
+}
+
 // release gives a Node the marks that it has when one of its verifications is gone.
 func (r *Verifications) release(ctx context.Context, v *v1alpha1.LatencyVerification, node *corev1.Node, gates []v1alpha1.LatencyGate) (time.Duration, error) {
 	p, err := r.afterwards(ctx, v, node, gates)
@@ -168,14 +177,8 @@ func (r *Verifications) dismiss(ctx context.Context, w *world, v *v1alpha1.Laten
 		}
 		// Namespace and hold pod are those of the gate, which is still there unless a user removed its finalizer.
 		if w.gate != nil && !w.ofEarlierGate() {
-			pod, err := observe.Get[corev1.Pod](ctx, r.Client, w.gate.Spec.Namespace, holdPodName(w.gate.Name, v.Spec.NodeName))
-			if err != nil {
+			if _, err := r.hold(ctx, w, v); err != nil {
 				return 0, err
-			}
-			if ownsHoldPod(v, pod) {
-				if err := controllers.Delete(ctx, r.Client, pod); err != nil {
-					return 0, err
-				}
 			}
 			if err := r.prune(ctx, w.gate.Spec.Namespace, v); err != nil {
 				return 0, err

@@ -214,6 +214,21 @@ func accept(w *world, request v1alpha1.AcceptRequest, current map[string]string)
 	return step{event: eventAccepted, reason: v1alpha1.ReasonAcceptedByHand, message: fmt.Sprintf("%s was accepted manually, with outcome %s", name, known.Outcome)}
 }
 
+// specDigest returns a digest of a benchmark's spec without its priority, which may be edited because it changes no result.
+func specDigest(spec v1alpha1.LatencyBenchmarkSpec) (string, error) {
+	spec.Priority = 0
+	return result.Digest(spec)
+}
+
+func pinOf(b *v1alpha1.LatencyBenchmark) (v1alpha1.ResultPin, error) {
+	spec, err := specDigest(b.Spec)
+	if err != nil {
+		return v1alpha1.ResultPin{}, err
+	}
+	stored, err := result.Digest(b.Status.Stored)
+	return v1alpha1.ResultPin{UID: string(b.UID), SpecSHA256: spec, StoredSHA256: stored}, err
+}
+
 // acceptable returns the entry of a history that a request of a verification names; nil if there is none.
 func acceptable(v *v1alpha1.LatencyVerification) *v1alpha1.VerificationResult {
 	request, _ := v.Requests()
@@ -349,8 +364,15 @@ func waits(w *world, since time.Time, limit time.Duration, reason, message strin
 // accepted returns the step for a Pass. It is provisional where too little is known of how much boots differ.
 func accepted(w *world, message string) step {
 	s := step{event: eventPassed, outcome: v1alpha1.VerdictPass, reason: v1alpha1.ReasonPassed, message: message}
-	r, current := w.reference(), w.verification.Status.Benchmark
-	switch why := r.Provisional; {
+	r, current := sessionOf(w.benchmark).Reference, w.verification.Status.Benchmark
+	why := "its reference is one result, and how much boots differ is assumed"
+	if r != nil {
+		why = r.Provisional
+	}
+	if why == "" && !current.PeerVerified {
+		why = fmt.Sprintf("peer %s was not verified itself", current.Peer)
+	}
+	switch {
 	case !w.gate.Spec.Template.Spec.Criteria.Against(v1alpha1.BaselineGate):
 		return s
 	case w.verification.Status.Accepted == nil:
@@ -360,20 +382,10 @@ func accepted(w *world, message string) step {
 		}
 		s.message = "this boot becomes the reference of the node" + note + ": " + message
 		return s
-	case r.Sessions == 0:
-		why = "its reference is one result, and how much boots differ is assumed"
-		fallthrough
 	case why != "":
 		s.reason, s.message = v1alpha1.ReasonProvisional, "provisional, because "+why+": "+message
-	case !current.PeerVerified:
-		s.reason, s.message = v1alpha1.ReasonProvisional, fmt.Sprintf("provisional, because peer %s was not verified itself: %s", current.Peer, message)
-	case r.SameBoot:
-		s.message = "compared with an earlier result of this boot: " + message
-	case r.LeaveOut > 0:
-		s.message = fmt.Sprintf("compared with %d accepted boots with peer %s, each without its first %d rounds, which are %s slower in this gate: %s",
-			r.Sessions, current.Peer, r.LeaveOut, r.WarmUp, message)
 	default:
-		s.message = fmt.Sprintf("compared with %d accepted boots with peer %s: %s", r.Sessions, current.Peer, message)
+		s.message = r.Description + ": " + message
 	}
 	return s
 }
@@ -384,7 +396,7 @@ func failed(w *world, reason, message string) step {
 	doubt := ""
 	if !current.PeerVerified {
 		doubt = ", which was not verified itself"
-	} else if r := w.reference(); r.Sessions > 0 && !r.SamePeer {
+	} else if r := sessionOf(w.benchmark).Reference; r != nil && !r.SamePeer {
 		doubt = ", with which the node has no reference"
 	}
 	switch {

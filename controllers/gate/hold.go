@@ -194,7 +194,7 @@ func decideHold(w *world, v *v1alpha1.LatencyVerification, pod, want *corev1.Pod
 // pod is recorded in the verification's status, and retried after a pause. It returns when to look again.
 func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyVerification) (time.Duration, error) {
 	// If another gate owns the node, only that gate has a hold pod on it.
-	asked := w.gate.Spec.Enforcement.HoldPod != nil && w.node != nil && (w.owner == nil || !w.disowned())
+	asked := w.gate.DeletionTimestamp.IsZero() && w.gate.Spec.Enforcement.HoldPod != nil && w.node != nil && (w.owner == nil || !w.disowned())
 	want := holdPodOf(w.gate, v, r.Image, r.PullPolicy, r.ServiceAccount)
 	reader := r.Live
 	if !asked {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/identity"
-	"github.com/tailgate-dev/tailgate/internal/judge"
 	"github.com/tailgate-dev/tailgate/internal/sessions"
+	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
 // sessionOf returns what the operator has noted of a benchmark's session; empty if there is none.
@@ -18,14 +18,6 @@ func sessionOf(b *v1alpha1.LatencyBenchmark) v1alpha1.Session {
 		return v1alpha1.Session{}
 	}
 	return *b.Status.Session
-}
-
-// reference returns the sessions with which the verdict compared that of the benchmark; empty if there are none.
-func (w *world) reference() v1alpha1.SessionReference {
-	if r := sessionOf(w.benchmark).Reference; r != nil {
-		return *r
-	}
-	return v1alpha1.SessionReference{}
 }
 
 // remember keeps the levels of a benchmark's session.
@@ -49,7 +41,7 @@ func (w *world) extend(status *v1alpha1.LatencyVerificationStatus, b *v1alpha1.L
 
 // group says whether the first session of a node is slower than those of its kind, or notes that there are too few of them.
 func (w *world) group() (slower, note string) {
-	kind, tolerances := sessions.OfNode(w.verification).Class, judge.Tolerances(w.gate.Spec.Template.Benchmark())
+	kind, tolerances := sessions.OfNode(w.verification).Class, turns.Tolerances(w.gate.Spec.Template.Benchmark())
 	for _, own := range sessions.Levels(sessionOf(w.benchmark).Rounds) {
 		tolerance, compared := tolerances[own.ComparedValue]
 		levels := sessions.Group(w.others, kind, own.ComparedValue)
@@ -72,8 +64,8 @@ func (s *snapshot) pool() {
 	for _, v := range s.Verifications {
 		all = append(all, sessions.OfNode(v))
 	}
-	status, tolerances := &s.Gate.Status, judge.Tolerances(s.Gate.Spec.Template.Benchmark())
-	status.Spread, status.Changes = sessions.Spread(all), sessions.Changes(all, tolerances)
+	status, tolerances := &s.Gate.Status, turns.Tolerances(s.Gate.Spec.Template.Benchmark())
+	status.Spread, status.Changes = sessions.Spread(all), sessions.Fleet(all, tolerances)
 	last := sessions.Bounded(status.Changes)
 	if last == nil {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionChangeShifted)

@@ -482,21 +482,6 @@ func (w *world) record(status *v1alpha1.LatencyVerificationStatus, of *v1alpha1.
 	return nil
 }
 
-// specDigest returns a digest of a benchmark's spec without its priority, which may be edited because it changes no result.
-func specDigest(spec v1alpha1.LatencyBenchmarkSpec) (string, error) {
-	spec.Priority = 0
-	return result.Digest(spec)
-}
-
-func pinOf(b *v1alpha1.LatencyBenchmark) (v1alpha1.ResultPin, error) {
-	spec, err := specDigest(b.Spec)
-	if err != nil {
-		return v1alpha1.ResultPin{}, err
-	}
-	stored, err := result.Digest(b.Status.Stored)
-	return v1alpha1.ResultPin{UID: string(b.UID), SpecSHA256: spec, StoredSHA256: stored}, err
-}
-
 func ratio(verdict *v1alpha1.Verdict) string {
 	highest, found := 0.0, ""
 	if verdict == nil {

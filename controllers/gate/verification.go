@@ -65,20 +65,25 @@ func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	if err := r.Live.Get(ctx, req.NamespacedName, v); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	return controllers.Written(r.step(ctx, v))
+}
+
+// step returns when to look again.
+func (r *Verifications) step(ctx context.Context, v *v1alpha1.LatencyVerification) (time.Duration, error) {
 	ctx = controllers.With(ctx, "gate", v.Spec.GateName, "node", v.Spec.NodeName)
 	old := v.DeepCopy()
 	controllers.SettleTimes(&v.Status, r.Clock.Now())
 	world, gates, err := r.observe(ctx, v)
 	if err != nil {
-		return ctrl.Result{}, err
+		return 0, err
 	}
 	switch {
 	case !v.DeletionTimestamp.IsZero() && !world.keepsFail():
-		return controllers.Written(r.finalize(ctx, v, world.node, gates))
+		return r.finalize(ctx, v, world.node, gates)
 	case world.gate == nil, !world.gate.DeletionTimestamp.IsZero(), world.ofEarlierGate() && world.disowned():
-		return controllers.Written(r.dismiss(ctx, world, v, gates))
+		return r.dismiss(ctx, world, v, gates)
 	case !controllerutil.ContainsFinalizer(v, v1alpha1.FinalizerNode) && v.DeletionTimestamp.IsZero():
-		return controllers.Written(time.Millisecond, patchFinalizer(ctx, r.Client, v, controllerutil.AddFinalizer))
+		return time.Millisecond, patchFinalizer(ctx, r.Client, v, controllerutil.AddFinalizer)
 	}
 	s := decide(world)
 	log.FromContext(ctx).V(1).Info("decided", "event", s.event, "reason", s.reason, "message", s.message)
@@ -89,27 +94,27 @@ func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 		r.Recorder.Eventf(v, nil, corev1.EventTypeWarning, s.reason, "Release", "%s", s.message)
 	}
 	if s.event == eventReleased || s.event == eventGone {
-		return controllers.Written(0, controllers.Delete(ctx, r.Client, v))
+		return 0, controllers.Delete(ctx, r.Client, v)
 	}
 	if v.Status, err = world.next(s); err != nil {
-		return ctrl.Result{}, err
+		return 0, err
 	}
 	if v.Status.NodeUID != old.Status.NodeUID || world.node == nil {
 		r.Memory.contests.forget(types.UID(old.Status.NodeUID))
 	}
-	retryMarks(v, turns.PublicationOf(world.gate, old), turns.PublicationOf(world.gate, v), world.now)
+	p := turns.PublicationOf(world.gate, v)
+	retryMarks(v, turns.PublicationOf(world.gate, old), p, world.now)
 	err = r.report(ctx, old, v, s)
 	r.Memory.setRefusal(v.Name, err)
 	if err != nil {
-		return controllers.Written(0, cmp.Or(r.holdAnyway(ctx, world, v, err), err))
+		return 0, cmp.Or(r.holdAnyway(ctx, world, v, p, err), err)
 	}
-	holdAgain, err := r.enforce(ctx, world, v)
-	return controllers.Written(queue.Soonest(s.again, holdAgain), err)
+	holdAgain, err := r.enforce(ctx, world, v, p)
+	return queue.Soonest(s.again, holdAgain), err
 }
 
 // holdAnyway marks a node that must be held back although its state could not be written: the next reconcile comes to the same state.
-func (r *Verifications) holdAnyway(ctx context.Context, w *world, v *v1alpha1.LatencyVerification, cause error) error {
-	p := turns.PublicationOf(w.gate, v)
+func (r *Verifications) holdAnyway(ctx context.Context, w *world, v *v1alpha1.LatencyVerification, p turns.Publication, cause error) error {
 	if apierrors.IsConflict(cause) || apierrors.IsNotFound(cause) || !p.HoldsBack() {
 		return cause
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/sessions"
+	"github.com/tailgate-dev/tailgate/internal/turns"
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
@@ -182,7 +183,7 @@ func TestMeasuredIsWhatRulesCompare(t *testing.T) {
 	} {
 		planned := spec()
 		planned.Criteria = &v1alpha1.Criteria{Rules: c.rules}
-		r.Spec.Session = Compared(planned)
+		r.Spec.Session = turns.Compared(planned)
 		var keys []string
 		for _, session := range Session(r) {
 			keys = append(keys, session.String())

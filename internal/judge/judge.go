@@ -9,16 +9,11 @@
 package judge
 
 import (
-	"cmp"
-	"maps"
-	"slices"
-
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/sessions"
-	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
@@ -103,27 +98,5 @@ func Session(candidate Results) (all []v1alpha1.ValueRounds) {
 			}
 		}
 	}
-	return all
-}
-
-// Compared returns the first values in order that rules with maxIncrease or maxDecrease compare.
-func Compared(spec v1alpha1.LatencyBenchmarkSpec) []v1alpha1.ComparedValue {
-	all := slices.SortedFunc(maps.Keys(Tolerances(spec)), func(a, b v1alpha1.ComparedValue) int { return cmp.Compare(a.String(), b.String()) })
-	return all[:min(len(all), v1alpha1.MaxSeries)]
-}
-
-// Tolerances returns the smallest tolerance of the rules that compare a value, by the key of the value.
-func Tolerances(spec v1alpha1.LatencyBenchmarkSpec) sessions.Tolerances {
-	all := sessions.Tolerances{}
-	if spec.Criteria == nil {
-		return all
-	}
-	planned := Cells(Results{Collection: rounds.NewUnmerged(spec)})
-	verdict.Compared(*spec.Criteria, planned, func(c verdict.Cell, m v1alpha1.Metric, t stats.Tolerance) {
-		key := v1alpha1.ComparedValue{Variant: c.Variant, Cell: c.Name, Metric: m}
-		if smallest, known := all[key]; !known || t < smallest {
-			all[key] = t
-		}
-	})
 	return all
 }

@@ -304,22 +304,31 @@ func rulesCanDecide(o Observed) *Rejection {
 	return nil
 }
 
+// Planned returns the cells of a spec, and the captured ones, without rounds.
+func Planned(spec v1alpha1.LatencyBenchmarkSpec) (all []verdict.Cell) {
+	for _, v := range plan.Variants(spec) {
+		for _, c := range plan.Cells(spec, v) {
+			cell := verdict.Cell{Variant: v.Name, Name: c.Name, Traffic: c.Traffic}
+			all = append(all, cell)
+			if v.Capture == v1alpha1.CaptureServer && !c.Stream {
+				cell.Name += result.CapturedSuffix
+				all = append(all, cell)
+			}
+		}
+	}
+	return all
+}
+
 // foresee returns what the rules of a benchmark can show, which is judged together with others; driver may be nil. A rule that cannot be parsed is left to the verdict.
 func foresee(spec v1alpha1.LatencyBenchmarkSpec, together int, driver tool.Driver) []verdict.Foreseen {
 	if spec.Criteria == nil {
 		return nil
 	}
-	in := verdict.Input{Criteria: *spec.Criteria, Together: together, Rounds: int(spec.Rounds), MaxRounds: int(plan.MaxRounds(spec))}
+	in := verdict.Input{Criteria: *spec.Criteria, Candidate: Planned(spec), Together: together, Rounds: int(spec.Rounds), MaxRounds: int(plan.MaxRounds(spec))}
 	most := map[string]tool.Cell{}
 	for _, v := range plan.Variants(spec) {
 		for _, c := range plan.Cells(spec, v) {
-			cell := verdict.Cell{Variant: v.Name, Name: c.Name, Traffic: c.Traffic}
-			in.Candidate = append(in.Candidate, cell)
 			most[c.Name] = c
-			if v.Capture == v1alpha1.CaptureServer && !c.Stream {
-				cell.Name += result.CapturedSuffix
-				in.Candidate = append(in.Candidate, cell)
-			}
 		}
 	}
 	all, err := verdict.Foresee(in, func(c verdict.Cell) (int64, bool) {

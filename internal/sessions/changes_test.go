@@ -52,7 +52,7 @@ func TestChangesAreSinceTheAccepted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			nodes := slices.Repeat([]Node{{Recent: measuredAs(c.history)}}, 8)
 			var got []string
-			for _, c := range Changes(nodes, Tolerances{series: 5000}) {
+			for _, c := range Fleet(nodes, Tolerances{series: 5000}) {
 				got = append(got, fmt.Sprintf("%s-%s %d %s", c.Changed[0].From, c.Changed[0].To, c.Nodes, c.Median))
 			}
 			if got := strings.Join(got, ", "); got != c.want {
@@ -81,7 +81,7 @@ func TestChangesAreValues(t *testing.T) {
 		nodes = append(nodes, Node{Recent: []v1alpha1.MeasuredSession{session(1, was), session(2, of(to))}})
 	}
 	var numbers []int32
-	for _, c := range Changes(nodes, Tolerances{series: 5000}) {
+	for _, c := range Fleet(nodes, Tolerances{series: 5000}) {
 		if len(c.Changed) != 5 {
 			t.Errorf("%+v", c.Changed)
 		}
@@ -114,12 +114,12 @@ func TestChangesByTheirTolerances(t *testing.T) {
 		{Tolerances{loose: 5000, tight: 5000}, loose, true},
 		{Tolerances{loose: 50_000}, loose, false},
 	} {
-		got := Changes(nodes, c.tolerances)
+		got := Fleet(nodes, c.tolerances)
 		if len(got) != 1 || got[0].Of != c.of || Shifted(Bounded(got), c.tolerances[got[0].Of]) != c.shifted {
 			t.Errorf("%v: %+v", c.tolerances, got)
 		}
 	}
-	if got := Changes(nodes, Tolerances{}); got != nil || Shifted(Bounded(got), stats.Tolerance(0)) {
+	if got := Fleet(nodes, Tolerances{}); got != nil || Shifted(Bounded(got), stats.Tolerance(0)) {
 		t.Errorf("without a rule: %+v", got)
 	}
 }

@@ -203,9 +203,9 @@ func median(values []float64) float64 {
 	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
 }
 
-// Changes returns what the last changes did to the nodes, newest first: for each, the compared value whose
+// Fleet returns what the last changes did to the nodes, newest first: for each, the compared value whose
 // lower bound exceeds half of its tolerance most.
-func Changes(nodes []Node, tolerances Tolerances) []v1alpha1.FleetChange {
+func Fleet(nodes []Node, tolerances Tolerances) []v1alpha1.FleetChange {
 	type of struct {
 		change string
 		key    key

@@ -268,16 +268,18 @@ func (r Reference) Of(value v1alpha1.ComparedValue) ([]stats.Observation, stats.
 	return pooled, b
 }
 
-// Status returns the reference for a status.
-func (r Reference) Status() *v1alpha1.SessionReference {
-	if len(r.Sessions) == 0 {
+// Status returns the reference of a session with a peer for a status; nil if there is none.
+func (r Reference) Status(peer string) *v1alpha1.SessionReference {
+	out := &v1alpha1.SessionReference{SamePeer: r.SamePeer, Provisional: r.Provisional()}
+	switch n := len(r.Sessions); {
+	case n == 0:
 		return nil
-	}
-	out := &v1alpha1.SessionReference{
-		Sessions: int32(len(r.Sessions)), SamePeer: r.SamePeer, SameBoot: r.SameBoot(), LeaveOut: int32(r.LeaveOut), Provisional: r.Provisional(),
-	}
-	if r.LeaveOut > 0 {
-		out.WarmUp = r.warmUp
+	case r.SameBoot():
+		out.Description = "compared with an earlier result of this boot"
+	case r.LeaveOut > 0:
+		out.Description = fmt.Sprintf("compared with %d accepted boots with peer %s, each without its first %d rounds, which are %s slower in this gate", n, peer, r.LeaveOut, r.warmUp)
+	default:
+		out.Description = fmt.Sprintf("compared with %d accepted boots with peer %s", n, peer)
 	}
 	return out
 }

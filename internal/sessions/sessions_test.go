@@ -250,7 +250,7 @@ func TestSize(t *testing.T) {
 		for _, r := range m {
 			tolerances[r.ComparedValue] = 5000
 		}
-		return text(of[0].Reference) + text(of[0].Recent), text(Spread(of)) + text(Changes(of, tolerances))
+		return text(of[0].Reference) + text(of[0].Recent), text(Spread(of)) + text(Fleet(of, tolerances))
 	}
 	for _, c := range []struct {
 		compared, nodes           int

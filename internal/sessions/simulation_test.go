@@ -122,7 +122,7 @@ func simulate(p plan, upgrades int, seed uint64) []tally {
 		status := v1alpha1.LatencyGateStatus{}
 		found := false
 		publish := func() {
-			status.Spread, status.Changes = Spread(nodes), Changes(nodes, Tolerances{series: stats.Tolerance(math.Round(p.tolerance * 1e5))})
+			status.Spread, status.Changes = Spread(nodes), Fleet(nodes, Tolerances{series: stats.Tolerance(math.Round(p.tolerance * 1e5))})
 			found = WarmUp(&status) != ""
 			for i := range status.Spread {
 				if p.leftIn {

@@ -2,6 +2,7 @@ package turns
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,8 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/judge"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
 	"github.com/tailgate-dev/tailgate/internal/sessions"
+	"github.com/tailgate-dev/tailgate/internal/stats"
+	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
 const (
@@ -66,8 +69,8 @@ func Benchmark(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, peer
 	spec.Placement.Server = spec.Placement.Server.On(v1alpha1.NodeSelection{NodeName: peer})
 	spec.Pods = podsOf(gate)
 	spec.Priority = priority(spec.Priority, v.Status.Setback)
-	if spec.Session = nil; spec.Criteria.Against(v1alpha1.BaselineGate) {
-		spec.Session = judge.Compared(spec)
+	if spec.Criteria.Against(v1alpha1.BaselineGate) {
+		spec.Session = Compared(spec)
 		switch {
 		case len(v.Status.Reference) == 0:
 			spec.Rounds = max(spec.Rounds, min(2*spec.Rounds, sessions.FirstRounds))
@@ -86,6 +89,27 @@ func Benchmark(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, peer
 		}),
 		Spec: spec,
 	}
+}
+
+// Compared returns the first values, in order, that rules with maxIncrease or maxDecrease compare.
+func Compared(spec v1alpha1.LatencyBenchmarkSpec) []v1alpha1.ComparedValue {
+	all := slices.SortedFunc(maps.Keys(Tolerances(spec)), func(a, b v1alpha1.ComparedValue) int { return strings.Compare(a.String(), b.String()) })
+	return all[:min(len(all), v1alpha1.MaxSeries)]
+}
+
+// Tolerances returns the smallest tolerance of the rules that compare a value.
+func Tolerances(spec v1alpha1.LatencyBenchmarkSpec) sessions.Tolerances {
+	all := sessions.Tolerances{}
+	if spec.Criteria == nil {
+		return all
+	}
+	verdict.Compared(*spec.Criteria, preflight.Planned(spec), func(c verdict.Cell, m v1alpha1.Metric, t stats.Tolerance) {
+		value := v1alpha1.ComparedValue{Variant: c.Variant, Cell: c.Name, Metric: m}
+		if smallest, known := all[value]; !known || t < smallest {
+			all[value] = t
+		}
+	})
+	return all
 }
 
 // maxPriority is the highest priority that a benchmark may have. A minute of waiting counts as much as one unit.

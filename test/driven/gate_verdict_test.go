@@ -73,7 +73,7 @@ var _ = Describe("A gate", func() {
 		Expect(second.Status.Verdict.Rules[1].Message).To(ContainSubstring("of 1 boots, which differ by SD"))
 		Expect(status.Reference).To(HaveLen(2))
 		Expect(status.Reference[1].Rounds).To(Equal(second.Status.Session.Rounds), "the gate keeps what the status of the benchmark has")
-		Expect(*second.Status.Session.Reference).To(And(HaveField("Sessions", BeEquivalentTo(1)), HaveField("SamePeer", true), HaveField("Provisional", ContainSubstring("one boot"))))
+		Expect(*second.Status.Session.Reference).To(And(HaveField("Description", "compared with 1 accepted boots with peer "+w.B), HaveField("SamePeer", true), HaveField("Provisional", ContainSubstring("one boot"))))
 		Expect(first.Status.Session.Reference).To(BeNil())
 		for i, kernel := range []string{"6.1.0", "6.2.0"} {
 			Expect(status.Recent[i].Identity).To(And(HaveKeyWithValue("Kernel", kernel), Not(HaveKey("BootID"))))
