@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"net"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,6 +24,7 @@ func TestEnvironment(t *testing.T) {
 		want      []string
 	}{
 		"nothing":                        {want: nil},
+		"options of the tools":           {container: []string{"SFNT_OPTS=--spin", "NETPERF_A=1", "SOCKPERF_A=1", "LD_AUDIT=/a.so"}, task: kernel, want: []string{"LD_AUDIT=/a.so"}},
 		"the container's own variables":  {container: []string{"PATH=/bin", "A=b=c", "EMPTY="}, task: kernel, want: []string{"A=b=c", "EMPTY=", "PATH=/bin"}},
 		"a variable of the variant":      {container: []string{"XLIO_A=1"}, task: plan.Task{Env: map[string]string{"XLIO_A": "2", "VMA_B": ""}}, want: []string{"VMA_B=", "XLIO_A=2"}},
 		"the kernel without Onload's":    {container: []string{"EF_POLL_USEC=1", "LD_PRELOAD=" + library, "EFX=1"}, task: kernel, want: []string{"EFX=1"}},
@@ -60,6 +62,13 @@ func TestPreloadFile(t *testing.T) {
 	} {
 		if got := fakeRoot(t, map[string]string{"etc/ld.so.preload": content}).preloadFile(); got != want {
 			t.Errorf("%q: got %q, want %q", content, got, want)
+		}
+	}
+	h := fakeRoot(t, map[string]string{"etc/ld.so.preload": "/lib/a.so:/lib/b.so\n"})
+	f := h.facts(0, nil, net.Interface{}, []string{"LD_AUDIT=/a.so", "SFNT_OPTS=--spin", "MALLOC_ARENA_MAX=1", "HOME=/"})
+	for key, want := range map[string]string{"preload-file": "/lib/a.so /lib/b.so", "env.LD_AUDIT": "/a.so", "env.SFNT_OPTS": "--spin", "env.MALLOC_ARENA_MAX": "1", "env.HOME": ""} {
+		if f[key] != want {
+			t.Errorf("%s: got %q, want %q", key, f[key], want)
 		}
 	}
 }

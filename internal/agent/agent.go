@@ -110,8 +110,9 @@ func (a *Agent) measure(ctx context.Context) (result.Document, error) {
 	if err != nil {
 		return result.Document{}, err
 	}
-	_, device, _ := h.device(chosenInterface(a.Task.Interface, a.PodIP).Name, allocatedDevices(environ))
-	cpus = h.order(cpus, h.number(filepath.Join(device, "numa_node")))
+	iface := chosenInterface(a.Task.Interface, a.PodIP).Name
+	_, device, _ := h.device(iface, allocatedDevices(environ))
+	cpus = h.order(cpus, h.deviceNode(iface, device))
 	toolCPUs := 1
 	for _, c := range a.Task.Cells {
 		if a.Task.Role == v1alpha1.RoleClient {

@@ -115,7 +115,7 @@ func (e *endpoint) connect(ctx context.Context) (*link, net.IP, error) {
 		err = leavesBy(e.iface, local, server)
 	} else {
 		local = l.conn.LocalAddr().(*net.TCPAddr).IP
-		e.iface, err = interfaceOf(local)
+		e.iface, err = leavingBy(local, server)
 	}
 	if err != nil {
 		l.conn.Close()

@@ -116,6 +116,9 @@ var scalableFunction = regexp.MustCompile(`^\w+\.sf\.\d+$`)
 // result.PCIFromSysfs if sysfs links them, directly or by the MAC address; empty for the parent's
 // device, or the only allocated one.
 func (h host) device(iface string, allocated map[string]string) (pci, dir, source string) {
+	if h.ports(iface) != nil {
+		return "", "", ""
+	}
 	dir = h.resolve(filepath.Join("sys/class/net", h.lower(iface), "device"))
 	// A virtio device and a scalable function are not on the PCI bus themselves; their parents are.
 	if base := filepath.Base(dir); strings.HasPrefix(base, "virtio") || scalableFunction.MatchString(base) {
@@ -133,22 +136,45 @@ func (h host) device(iface string, allocated map[string]string) (pci, dir, sourc
 			return address, h.resolve(dir), result.PCIFromSysfs
 		}
 	}
-	// In a simulation, the interface has at least the MAC address of the device.
+	// In a simulation, the interface has at least the MAC address of the device. All ports of a bond have one address.
 	if mac := h.read(filepath.Join("sys/class/net", iface, "address")); mac != "" && mac != "00:00:00:00:00:00" {
+		var same []string
 		for _, path := range h.glob("sys/bus/pci/devices/*/net/*/address") {
 			if h.read(path) == mac {
-				dir := filepath.Dir(filepath.Dir(filepath.Dir(path)))
-				return filepath.Base(dir), h.resolve(dir), result.PCIFromSysfs
+				same = append(same, filepath.Dir(filepath.Dir(filepath.Dir(path))))
 			}
+		}
+		if same = slices.Compact(same); len(same) == 1 {
+			return filepath.Base(same[0]), h.resolve(same[0]), result.PCIFromSysfs
 		}
 	}
 	if dir := h.parentDevice(); dir != "" {
-		return filepath.Base(dir), dir, ""
+		if nic, _, _ := strings.Cut(h.parent, "."); h.exists(filepath.Join(dir, "net", nic)) {
+			source = result.PCIFromSysfs
+		}
+		return filepath.Base(dir), dir, source
 	}
 	if len(addresses) != 1 {
 		return "", "", ""
 	}
 	return addresses[0], h.resolve("sys/bus/pci/devices/" + addresses[0]), ""
+}
+
+// deviceNode returns the NUMA node of an interface's device, in a folder, or that of all its ports.
+func (h host) deviceNode(iface, dir string) int32 {
+	ports := h.ports(iface)
+	if len(ports) == 0 {
+		return h.number(filepath.Join(dir, "numa_node"))
+	}
+	var nodes []int32
+	for _, port := range ports {
+		_, dir, _ := h.device(port, nil)
+		nodes = append(nodes, h.number(filepath.Join(dir, "numa_node")))
+	}
+	if slices.Sort(nodes); nodes[0] != nodes[len(nodes)-1] {
+		return unknown
+	}
+	return nodes[0]
 }
 
 // allocatedDevices returns the variables in which device plugins and drivers list the container's
@@ -201,7 +227,7 @@ func (h host) gather(measuringCPU int, own []int, iface net.Interface, environ [
 	}
 	var dir string
 	e.PCIAddress, dir, e.PCISource = h.device(iface.Name, devices)
-	e.DeviceNUMANode = h.number(filepath.Join(dir, "numa_node"))
+	e.DeviceNUMANode = h.deviceNode(iface.Name, dir)
 	if addresses, err := iface.Addrs(); err == nil {
 		for _, a := range addresses {
 			e.Addresses = append(e.Addresses, a.String())
@@ -222,6 +248,7 @@ func (h host) gather(measuringCPU int, own []int, iface net.Interface, environ [
 		f.set("nic.function", "virtual")
 	}
 	f.set("nic.parent", h.parent)
+	f.set("nic.ports", strings.Join(h.ports(iface.Name), " "))
 	f.set("nic.driver-version", ownVersion(driverVersion, e.Kernel))
 	f.set("nic.firmware-variant", firmwareVariant(e.Driver, e.Firmware))
 	e.Facts = f

@@ -93,6 +93,7 @@ func (h host) facts(cpu int, own []int, iface net.Interface, environ []string) f
 	h.cgroupFacts(f)
 	h.nicFacts(f, cpu, iface, environ)
 	environmentFacts(f, environ)
+	f.set("preload-file", strings.Join(preloads(h.read("etc/ld.so.preload")), " "))
 	return f
 }
 
@@ -345,17 +346,23 @@ func (h host) idleStates(cpu int) []string {
 	return states
 }
 
-// The variables that affect a tool's sockets: of Onload, VMA, XLIO, the dynamic linker, glibc.
+// The variables that affect a tool: its sockets (Onload, VMA, XLIO), its libraries (the dynamic linker, glibc), and those that a tool
+// reads as options, which only a spec may set: the sfnt tools read SFNT_OPTS before their command lines.
 var (
-	socketPrefixes  = []string{"EF", "VMA", "XLIO"}
-	socketVariables = []string{"LD_PRELOAD", "LD_LIBRARY_PATH", "LD_BIND_NOW", "GLIBC_TUNABLES"}
+	optionPrefixes = []string{"SFNT", "NETPERF", "SOCKPERF"}
+	toolPrefixes   = append([]string{"EF", "VMA", "XLIO", "LD", "MALLOC", "GLIBC"}, optionPrefixes...)
 )
+
+// begins reports whether the name of a variable begins with one of the prefixes and an underscore.
+func begins(name string, prefixes []string) bool {
+	prefix, _, long := strings.Cut(name, "_")
+	return long && slices.Contains(prefixes, prefix)
+}
 
 func environmentFacts(f facts, environ []string) {
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
-		prefix, _, long := strings.Cut(name, "_")
-		if !slices.Contains(socketVariables, name) && !(long && slices.Contains(socketPrefixes, prefix)) {
+		if !begins(name, toolPrefixes) {
 			continue
 		}
 		if value == "" {

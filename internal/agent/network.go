@@ -90,11 +90,13 @@ func (e *endpoint) noCarrier(conjunction string) string {
 	return fmt.Sprintf("%s the link of %s is down", conjunction, e.iface.Name)
 }
 
-func (e *endpoint) interfaceGone() bool {
-	if e.iface.Index == 0 {
+func (e *endpoint) interfaceGone() bool { return vanished(e.iface) }
+
+func vanished(iface net.Interface) bool {
+	if iface.Index == 0 {
 		return false
 	}
-	_, err := net.InterfaceByIndex(e.iface.Index)
+	_, err := net.InterfaceByIndex(iface.Index)
 	return err != nil
 }
 
@@ -105,7 +107,8 @@ func (e *endpoint) untilGone(ctx context.Context) (context.Context, context.Canc
 	if err != nil {
 		return nil, nil, fmt.Errorf("subscribing to messages about interfaces: %w", err)
 	}
-	filter := deletionOf(e.iface.Index)
+	iface := e.iface
+	filter := deletionOf(iface.Index)
 	if err := unix.SetsockoptSockFprog(s.GetFd(), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}); err != nil {
 		s.Close()
 		return nil, nil, fmt.Errorf("filtering messages about interfaces: %w", err)
@@ -114,7 +117,7 @@ func (e *endpoint) untilGone(ctx context.Context) (context.Context, context.Canc
 	context.AfterFunc(ctx, s.Close)
 	go func() {
 		defer cancel()
-		for !e.interfaceGone() {
+		for !vanished(iface) {
 			if _, _, err := s.Receive(); err != nil {
 				return
 			}
@@ -191,18 +194,25 @@ func towards(server net.IP, addresses []net.Addr) net.IP {
 	return first
 }
 
-// leavesBy returns an error unless messages to the other end leave by an interface.
-func leavesBy(iface net.Interface, from, to net.IP) error {
+// leavingBy returns the interface by which messages from an address to another one leave: the address may be that of lo, of a dummy
+// interface, or of another NIC.
+func leavingBy(from, to net.IP) (net.Interface, error) {
 	routes, err := netlink.RouteGetWithOptions(to, &netlink.RouteGetOptions{SrcAddr: from})
 	if err != nil || len(routes) == 0 {
-		return tool.Fail(v1alpha1.OutcomeWrongNetwork, "there is no route to %s: %v", to, err)
+		return net.Interface{}, tool.Fail(v1alpha1.OutcomeWrongNetwork, "there is no route to %s: %v", to, err)
 	}
-	if routes[0].LinkIndex == iface.Index {
-		return nil
+	iface, err := net.InterfaceByIndex(routes[0].LinkIndex)
+	if err != nil {
+		return net.Interface{}, fmt.Errorf("reading the interface of the route to %s: %w", to, err)
 	}
-	other := fmt.Sprintf("interface %d", routes[0].LinkIndex)
-	if i, err := net.InterfaceByIndex(routes[0].LinkIndex); err == nil {
-		other = i.Name
+	return *iface, nil
+}
+
+// leavesBy returns an error unless messages to the other end leave by an interface.
+func leavesBy(iface net.Interface, from, to net.IP) error {
+	other, err := leavingBy(from, to)
+	if err == nil && other.Index != iface.Index {
+		err = tool.Fail(v1alpha1.OutcomeWrongNetwork, "messages to %s would leave by %s, not by %s: do both ends have an address in one subnet there?", to, other.Name, iface.Name)
 	}
-	return tool.Fail(v1alpha1.OutcomeWrongNetwork, "messages to %s would leave by %s, not by %s: do both ends have an address in one subnet there?", to, other, iface.Name)
+	return err
 }

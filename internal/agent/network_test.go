@@ -96,6 +96,43 @@ func TestLeavesBy(t *testing.T) {
 	wantOutcome(t, leavesBy(*lo, net.IPv4(192, 0, 2, 77), loopback), v1alpha1.OutcomeWrongNetwork, "no route to 127.0.0.1")
 }
 
+// The address of a node may be on lo, or on a dummy interface, as for nodes that announce it by BGP: messages leave by a NIC.
+func TestLeavingBy(t *testing.T) {
+	hosts := newHosts(t)
+	on := func(name, address string) error {
+		link, err := netlink.LinkByName(name)
+		if err != nil {
+			return err
+		}
+		return errors.Join(netlink.LinkSetUp(link), netlink.AddrAdd(link, &netlink.Addr{IPNet: cidr(t, address)}))
+	}
+	if err := hosts.Client.In(func() error {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name = "dummy0"
+		// A kernel without the module dummy has lo alone.
+		if err := netlink.LinkAdd(&netlink.Dummy{LinkAttrs: attrs}); err == nil {
+			if err := on("dummy0", "203.0.113.185/32"); err != nil {
+				return err
+			}
+		}
+		if err := on(loopback, "203.0.113.184/32"); err != nil {
+			return err
+		}
+		for _, from := range []string{"192.0.2.1", "203.0.113.184", "203.0.113.185"} {
+			if _, err := interfaceOf(net.ParseIP(from)); err != nil {
+				continue
+			}
+			iface, err := leavingBy(net.ParseIP(from), net.ParseIP("192.0.2.2"))
+			if err != nil || iface.Name != "enp1" {
+				t.Errorf("from %s by %s, %v", from, iface.Name, err)
+			}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestInterfaceWithoutAnAddress(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -10,16 +10,34 @@ import (
 
 const maxLower = 4
 
-// lower returns the lowest interface below a virtual one of the namespace, as of a VLAN.
+// lower returns the lowest interface below a virtual one of the namespace, as of a VLAN, or the one that has several, as a bond.
 func (h host) lower(iface string) string {
 	for range maxLower {
-		found := h.glob("sys/class/net/" + iface + "/lower_*")
+		found := h.lowers(iface)
 		if len(found) != 1 {
 			break
 		}
-		iface = strings.TrimPrefix(filepath.Base(found[0]), "lower_")
+		iface = found[0]
 	}
 	return iface
+}
+
+// lowers returns the interfaces on which one is built directly.
+func (h host) lowers(iface string) []string {
+	var names []string
+	for _, path := range h.glob("sys/class/net/" + iface + "/lower_*") {
+		names = append(names, strings.TrimPrefix(filepath.Base(path), "lower_"))
+	}
+	return names
+}
+
+// ports returns the interfaces on which a bond, a team, a bridge or a VRF is built, or a VLAN above one of these; nil if messages take
+// only one. Which port carries them is not known, and may change.
+func (h host) ports(iface string) []string {
+	if found := h.lowers(h.lower(iface)); len(found) > 1 {
+		return found
+	}
+	return nil
 }
 
 // interfaceName matches a name that systemd derives from a device's location: the index on the
@@ -28,7 +46,8 @@ func (h host) lower(iface string) string {
 var interfaceName = regexp.MustCompile(`^(?:en|ib)(?:o(\d+)|(?:P(\d+))?(?:s(\d+)|p(\d+)s(\d+))(?:f(\d+))?)(?:n[a-z0-9]+?|d\d+)?(?:v(\d+)|r\d+)?$`)
 
 // parentDevice returns the folder of the parent's PCI device, by the location in its name: the
-// parent is in the node's network namespace. Empty if none or several fit.
+// parent is in the node's network namespace. Empty if none or several fit. A node may give its NICs other names than their location's, so
+// that the name alone proves nothing.
 func (h host) parentDevice() string {
 	// The usual name of a VLAN is that of its NIC with the number of the VLAN.
 	nic, _, _ := strings.Cut(h.parent, ".")

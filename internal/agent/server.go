@@ -56,9 +56,20 @@ func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 	stop := context.AfterFunc(ctx, func() { l.conn.Close() })
 	defer stop()
 
-	if client, ok := l.conn.RemoteAddr().(*net.TCPAddr); ok && e.Task.Interface != "" {
-		if err := leavesBy(e.iface, address, client.IP); err != nil {
+	if client, ok := l.conn.RemoteAddr().(*net.TCPAddr); ok {
+		by, err := leavingBy(address, client.IP)
+		if e.Task.Interface != "" && err == nil {
+			err = leavesBy(iface, address, client.IP)
+		}
+		if err != nil {
 			return result.Document{}, err
+		}
+		if by.Index != iface.Index {
+			e.iface = by
+			if ctx, cancel, err = e.untilGone(ctx); err != nil {
+				return result.Document{}, err
+			}
+			defer cancel()
 		}
 	}
 	// The link may have come up only now, so the evidence is gathered here.

@@ -234,7 +234,7 @@ func documents(t *testing.T, fill func(variant string, cells []tool.Cell) []resu
 			Node: "node-" + role, Kernel: "6.1.0", BootID: "boot-" + role, CPUsAllowed: "3", OnlineCPUs: "0-3", MeasuringCPU: 3, AgentCPU: 3,
 			DeviceNUMANode: -1, Interface: "eth0", MTU: 1500,
 			Facts:  map[string]string{"cpu.smt.sibling": "none", "cgroup.cpus-set": "3", "cgroup.cpu-max": "max 100000", "nic.carrier": "1"},
-			Deltas: map[string]int64{"cgroup.stopped-us": 0},
+			Deltas: map[string]int64{"cgroup.stopped-us": 0, "nic.carrier-changes": 0},
 		}
 	}
 	for _, run := range plan.Runs(b) {

@@ -38,23 +38,40 @@ const (
 	annotationKmesh   = "kmesh.net/redirection"
 )
 
-// SetsUpPod reports whether an annotation of a pod changes its networks, their bandwidth, the path of its packets, or how the
-// container runtime sets up its CPUs: the annotations of Multus, the bandwidth plugin, Kube-OVN, meshes, Cilium's proxy (up to
-// 1.16) and CRI-O.
+// The domains of annotations and labels by which container runtimes, their plugins and agents of nodes set up a pod: CPUs, parts of the
+// cache, cgroups, devices, hooks, system calls, networks, or another kernel. All below a domain belong to it.
+var runtimeDomains = []string{
+	"crio.io", "cri-o.io", "containerd.io", "nri.io", "noderesource.dev", "cdi.k8s.io", "io.kubernetes.cri", "io.kubernetes.cri-o", "io.containers", "run.oci",
+	"io.katacontainers", "dev.gvisor", "rdt.resources.beta.kubernetes.io", "blockio.resources.beta.kubernetes.io",
+	"seccomp.security.alpha.kubernetes.io", "container.seccomp.security.alpha.kubernetes.io", "container.apparmor.security.beta.kubernetes.io",
+	"cri-resource-manager.intel.com", "koordinator.sh", "gocrane.io", "crane.io", "katalyst.kubewharf.io",
+	"qos.projectcalico.org", "bandwidth.cilium.io", "networking.gke.io", "tke.cloud.tencent.com",
+}
+
+// ofRuntime reports whether a key is in one of these domains. A key of older runtimes has no slash: io.kubernetes.cri-o.userns-mode.
+func ofRuntime(key string) bool {
+	domain, _, _ := strings.Cut(key, "/")
+	return slices.ContainsFunc(runtimeDomains, func(d string) bool {
+		return domain == d || strings.HasSuffix(domain, "."+d) || strings.HasPrefix(domain, d+".")
+	})
+}
+
+// SetsUpPod reports whether an annotation or a label of a pod changes its networks, their bandwidth, the path of its packets, or how the
+// container runtime sets it up: those of Multus, of plugins that limit the bandwidth, Kube-OVN, meshes, Cilium's proxy (up to
+// 1.16), runtimes, their plugins and agents of nodes.
 func SetsUpPod(annotation, value string) bool {
 	switch annotation {
 	case AnnotationNetworks, "v1.multus-cni.io/default-network", "kubernetes.io/ingress-bandwidth", "kubernetes.io/egress-bandwidth",
-		"policy.cilium.io/proxy-visibility", "io.cilium.proxy-visibility":
+		"policy.cilium.io/proxy-visibility", "io.cilium.proxy-visibility", "volcano.sh/qos-level":
 		return true
 	case annotationAmbient, annotationKmesh:
 		return value != "disabled"
 	}
-	// CRI-O also reads KEY.crio.io/CONTAINER, which wins over KEY.crio.io.
-	domain, _, _ := strings.Cut(annotation, "/")
 	// Kube-OVN puts the name of the network before its own.
 	_, ovn, _ := strings.Cut(annotation, "ovn.kubernetes.io/")
-	return slices.Contains([]string{"ingress_rate", "egress_rate", "latency", "limit", "loss", "jitter"}, ovn) ||
-		strings.HasSuffix(domain, ".crio.io")
+	_, name, _ := strings.Cut(annotation, "/")
+	return slices.Contains([]string{"ingress_rate", "egress_rate", "latency", "limit", "loss", "jitter", "mirror"}, ovn) ||
+		strings.Contains(strings.ToLower(name), "bandwidth") || ofRuntime(annotation)
 }
 
 // UnreadVariable reports whether an environment variable is one that observability and proxy webhooks add to every

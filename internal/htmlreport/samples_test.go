@@ -144,7 +144,7 @@ func hardware(role string, v v1alpha1.Variant) result.Evidence {
 			"dmi.sys_vendor": "HPE", "dmi.product_name": "ProLiant DL380 Gen10", "mm.thp": "never", "sysctl.kernel.numa_balancing": "0", "cpu.microcode": "0x5003707",
 			"nic.speed": "25000", "irq.on-cpu": map[string]string{"hft-a": "1", "hft-b": "3"}[node],
 		},
-		Deltas:            map[string]int64{"elapsed-ms": 95_204, "cgroup.stopped-us": 0, "irq": 12, "interrupt.loc": 9_540, "interrupt.res": 3, "softirq.net_rx": 2_160_012, "cpu.irq-ms": 40, "tcp.RetransSegs": 0},
+		Deltas:            map[string]int64{"elapsed-ms": 95_204, "cgroup.stopped-us": 0, "nic.carrier-changes": 0, "irq": 12, "interrupt.loc": 9_540, "interrupt.res": 3, "softirq.net_rx": 2_160_012, "cpu.irq-ms": 40, "tcp.RetransSegs": 0},
 		VoluntarySwitches: 2_160_000, InvoluntarySwitches: 3,
 	}
 	if v.Network.Type.Attached() {

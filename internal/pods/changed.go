@@ -103,6 +103,11 @@ func traitsOf(pod, built *corev1.Pod) traits {
 			t.set("annotation "+key, value)
 		}
 	}
+	for key, value := range pod.Labels { // agents of nodes read labels, too
+		if foreign.SetsUpPod(key, value) {
+			t.set("label "+key, value)
+		}
+	}
 	s := &pod.Spec
 	t.set("restartPolicy", string(s.RestartPolicy))
 	t.setIf("hostNetwork", s.HostNetwork)

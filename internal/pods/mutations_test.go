@@ -148,6 +148,11 @@ var mutations = []mutation{
 		{"op":"add","path":"/metadata/annotations/cpu-quota.crio.io~1agent","value":"enable"},
 		{"op":"remove","path":"/metadata/annotations/cpu-quota.crio.io"}`,
 		want: []string{"annotation cpu-quota.crio.io/agent: added enable", "annotation cpu-quota.crio.io: removed disable", "annotation kubernetes.io/egress-bandwidth: added 1G"}},
+	{name: "settings of containerd, NRI, CDI, RDT, Kata, and of agents of nodes (Koordinator, Crane, Katalyst)", patch: `
+		{"op":"add","path":"/metadata/annotations/rdt.resources.beta.kubernetes.io~1pod","value":"bronze"},
+		{"op":"add","path":"/metadata/annotations/io.kubernetes.cri-o.userns-mode","value":"auto"},
+		{"op":"add","path":"/metadata/labels/koordinator.sh~1qosClass","value":"BE"}`,
+		want: []string{"annotation io.kubernetes.cri-o.userns-mode: added auto", "annotation rdt.resources.beta.kubernetes.io/pod: added bronze", "label koordinator.sh/qosClass: added BE"}},
 	{name: "certificates, probes and hooks of a policy", patch: `
 		{"op":"add","path":"/spec/containers/0/volumeMounts/-","value":{"name":"ca","mountPath":"/etc/ssl/certs"}},
 		{"op":"add","path":"/spec/volumes/-","value":{"name":"ca","configMap":{"name":"ca"}}},

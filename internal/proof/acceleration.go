@@ -92,8 +92,10 @@ func kernel(e endpoint) finding {
 			return failed(expected, w.inCell(), advice)
 		}
 	}
-	if preload := e.own.Facts["env.LD_PRELOAD"]; preload != "" {
-		return unknown(expected, "LD_PRELOAD names "+preload, advice)
+	for _, of := range []struct{ name, fact string }{{"LD_PRELOAD", "env.LD_PRELOAD"}, {"LD_AUDIT", "env.LD_AUDIT"}, {"/etc/ld.so.preload", "preload-file"}} {
+		if libraries := e.own.Facts[of.fact]; libraries != "" {
+			return unknown(expected, of.name+" names "+libraries, advice)
+		}
 	}
 	host := e.network().Type == v1alpha1.NetworkHost
 	for i, w := range ways {

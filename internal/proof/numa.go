@@ -44,11 +44,18 @@ func numaLocal(e endpoint) finding {
 	}
 	cpu, nic := e.own.CPUNUMANode, e.own.DeviceNUMANode
 	iface := orNotKnown(e.own.Interface)
-	if parent := e.own.Facts["nic.parent"]; parent != "" {
+	parent, ports := e.own.Facts["nic.parent"], e.own.Facts["nic.ports"]
+	if parent != "" {
 		iface += " over " + parent
 	}
+	if ports != "" {
+		iface += " over " + ports
+	}
+	// A parent's name gives its place only if the node's names do. A device that was allocated beside it says more.
+	byName := parent != "" && e.own.PCIAddress != "" && e.own.PCISource != result.PCIFromSysfs &&
+		(borrowed == "" || e.own.Facts["numa.borrowed"] != known(nic, 0))
 	found := fmt.Sprintf("CPU %d on NUMA node %s, %s on %s", e.own.MeasuringCPU, known(cpu, 0), iface, known(nic, 0))
-	if !e.hasDevice() {
+	if !e.hasDevice() && ports == "" {
 		found = fmt.Sprintf("CPU %d on NUMA node %s, %s is not a PCI device", e.own.MeasuringCPU, known(cpu, 0), orNotKnown(e.own.Interface))
 	}
 	if borrowed != "" {
@@ -59,6 +66,12 @@ func numaLocal(e endpoint) finding {
 	case v1alpha1.ProofFailed:
 		return e.numa(failed(expected, found, advice))
 	case v1alpha1.ProofProved:
+		if byName && !e.own.OneNUMANode() {
+			if found += ", by its name"; e.numaPolicy() == v1alpha1.NUMARequired {
+				return unknown(expected, found, "let network.alignWith name devices of the NIC, which confirm its NUMA node, or set placement.numaPolicy to Preferred")
+			}
+			return noted(found)
+		}
 		if cpu < 0 || cpu != nic {
 			found = fmt.Sprintf("NUMA node %s is the only one of the node with CPUs", e.own.Facts["numa.nodes"])
 		}
@@ -66,7 +79,9 @@ func numaLocal(e endpoint) finding {
 	case v1alpha1.ProofUnknown, v1alpha1.ProofNoted:
 	}
 	unknownWhy := numaUnknown
-	switch parent, hidden := e.own.Facts["nic.parent"], e.own.SeveralPlaces(); {
+	switch hidden := e.own.SeveralPlaces(); {
+	case ports != "":
+		unknownWhy = "it has several ports, on different NUMA nodes or on unknown ones: let the network name one NIC, or set placement.numaPolicy to Preferred"
 	case hidden != "":
 		found += "; " + hidden
 		unknownWhy = placesUnknown

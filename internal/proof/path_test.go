@@ -218,6 +218,8 @@ func TestWitnesses(t *testing.T) {
 		"Kernel, the tool says no":            {kernel, word("No"), NotAccelerated, isFailed, ""},
 		"Kernel, the tool says nothing":       {kernel, word(""), NotAccelerated, isProved, ""},
 		"Kernel, a preload file":              {kernel, func(w *world) { w.server().Facts["onload.preload-file"] = "/l/libonload.so" }, NotAccelerated, isFailed, ""},
+		"Kernel, a library of each process":   {kernel, func(w *world) { w.server().Facts["preload-file"] = "/usr/local/vgpu/libvgpu.so" }, NotAccelerated, isUnknown, ""},
+		"Kernel, a library that audits":       {kernel, func(w *world) { w.server().Facts["env.LD_AUDIT"] = "libaudit.so" }, NotAccelerated, isUnknown, ""},
 		"Kernel, another library":             {kernel, func(w *world) { w.server().Facts["env.LD_PRELOAD"] = "libvma.so" }, NotAccelerated, isUnknown, ""},
 		"Kernel in the host's network":        {kernel, host, Unknown, isProved, ""},
 		"Kernel in the host's, bypassed":      {kernel, all(host, grown(result.PathUDPIn, 0)), Unknown, isFailed, ""},

@@ -201,7 +201,13 @@ func (c shapeCase) proofOn(way v1alpha1.NetworkType, borrows bool, on func(*worl
 	if given == nil {
 		return nil, nil
 	}
-	w := good(on, c.on(way, c.asks(), given))
+	w := good(on, c.on(way, c.asks(), given), func(w *world) {
+		for _, e := range []*result.Evidence{w.client(), w.server()} {
+			if borrows && e.DeviceNUMANode >= 0 { // the borrowed device is one of the NIC
+				e.Facts["numa.borrowed"] = fmt.Sprint(e.DeviceNUMANode)
+			}
+		}
+	})
 	lines, _ := Endpoints(w.spec, w.variant(), w.run)
 	return w, lines
 }

@@ -56,7 +56,7 @@ func evidence(node, boot string) result.Evidence {
 			"cpu.smt.sibling": "none", "cgroup.cpus-set": "3", "cgroup.cpu-max": "max 100000", "nic.carrier": "1", "nic.speed": "25000", "nic.function": "VF", "nic.port": "0000:3b:00.0",
 			"cpu.hypervisor": "no",
 		},
-		Deltas: map[string]int64{"cgroup.stopped-us": 0},
+		Deltas: map[string]int64{"cgroup.stopped-us": 0, "nic.carrier-changes": 0},
 	}
 }
 

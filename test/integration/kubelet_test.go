@@ -494,7 +494,7 @@ func documentOf(pod *corev1.Pod) (result.Document, error) {
 			Node: pod.Spec.NodeName, Kernel: "6.1.0-37-amd64", BootID: "boot-" + pod.Spec.NodeName, CPUsAllowed: "1", OnlineCPUs: "0-7",
 			MeasuringCPU: 1, DeviceNUMANode: -1, Interface: "eth0", Address: "10.244.0.2", MTU: 1500,
 			Facts:  map[string]string{"cpu.smt.sibling": "none", "cgroup.cpus-set": "1", "cgroup.cpu-max": "max 100000", "nic.carrier": "1"},
-			Deltas: map[string]int64{"cgroup.stopped-us": 0},
+			Deltas: map[string]int64{"cgroup.stopped-us": 0, "nic.carrier-changes": 0},
 		},
 	}
 	started := time.Now().Add(-time.Second)
