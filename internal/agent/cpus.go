@@ -104,8 +104,8 @@ func (h host) siblings(cpu int) []int {
 	return cpus.List()
 }
 
-// order sorts an endpoint's CPUs by how well they suit a device on a NUMA node: CPUs of that node,
-// then isolated ones, then lower numbers. The first measures; its SMT siblings come last.
+// order sorts an endpoint's CPUs by how well they suit a device on a NUMA node: CPUs of that node, then those of fast cores, then
+// isolated ones, then lower numbers. The first measures; its SMT siblings come last.
 func (h host) order(cpus []int, node int32) []int {
 	nodes := h.cpuNUMANodes()
 	// An empty list does not parse, and no CPU is then isolated.
@@ -113,9 +113,12 @@ func (h host) order(cpus []int, node int32) []int {
 	var siblings []int
 	rank := func(cpu int) (rank int) {
 		if slices.Contains(siblings, cpu) {
-			rank += 4
+			rank += 8
 		}
 		if n, known := nodes[cpu]; !known || n != node {
+			rank += 4
+		}
+		if h.slow(cpu) {
 			rank += 2
 		}
 		if !isolated.Contains(cpu) {
@@ -127,6 +130,14 @@ func (h host) order(cpus []int, node int32) []int {
 	measuring := slices.MinFunc(cpus, compare)
 	siblings = slices.DeleteFunc(h.siblings(measuring), func(cpu int) bool { return cpu == measuring })
 	return slices.SortedFunc(slices.Values(cpus), compare)
+}
+
+// slow reports whether a CPU is of a core that is slower than others of the machine.
+func (h host) slow(cpu int) bool {
+	kind := h.coreType(cpu)
+	capacity, err := strconv.Atoi(kind)
+	const most = 1024
+	return kind == "atom" || kind == "lowpower" || err == nil && capacity < most
 }
 
 // agentCPU returns the agent's CPU: the last that is neither the tool's nor its SMT sibling.

@@ -212,7 +212,7 @@ func (h host) gather(measuringCPU int, own []int, iface net.Interface, environ [
 		Kernel:           h.read("proc/sys/kernel/osrelease"),
 		BootID:           h.read("proc/sys/kernel/random/boot_id"),
 		BootedAt:         bootedAt(),
-		CPUModel:         h.cpuModel(),
+		CPUModel:         h.cpuModel(measuringCPU),
 		OnlineCPUs:       h.read("sys/devices/system/cpu/online"),
 		MeasuringCPU:     int32(measuringCPU),
 		CPUNUMANode:      h.cpuNUMANode(measuringCPU),

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bufio"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
@@ -174,7 +175,8 @@ func matters(arg string) bool {
 
 func (h host) cpuFacts(f facts, cpu int, own []int) {
 	dir := fmt.Sprintf("sys/devices/system/cpu/cpu%d/", cpu)
-	f.set("cpu.microcode", h.field("proc/cpuinfo", "microcode"))
+	f.set("cpu.microcode", h.cpuInfo(cpu, "microcode"))
+	f.set("cpu.core-type", h.coreType(cpu))
 	f.set("numa.packages", h.packages(cpu))
 	f.set("cpu.pstate", h.either("sys/devices/system/cpu/intel_pstate/status", "sys/devices/system/cpu/amd_pstate/status"))
 	switch boost := h.either("sys/devices/system/cpu/cpufreq/boost", dir+"cpufreq/boost"); {
@@ -184,7 +186,7 @@ func (h host) cpuFacts(f facts, cpu int, own []int) {
 		f.set("cpu.turbo", "off")
 	}
 
-	f.set("cpu.hypervisor", h.hypervisor(f))
+	f.set("cpu.hypervisor", h.hypervisor(f, cpu))
 	for _, file := range h.glob("sys/devices/system/cpu/vulnerabilities/*") {
 		if state := h.read(file); state != "Not affected" {
 			f.set("cpu.vulnerability."+filepath.Base(file), state)
@@ -226,8 +228,8 @@ var virtual = []string{
 var virtualVendors = []string{"0x1b36", "0x15ad", "0x80ee", "0x5853"}
 
 // hypervisor returns yes, no, or nothing. Only x86 has the flag, which a hypervisor may hide.
-func (h host) hypervisor(f facts) string {
-	flags := strings.Fields(h.field("proc/cpuinfo", "flags"))
+func (h host) hypervisor(f facts, cpu int) string {
+	flags := strings.Fields(h.cpuInfo(cpu, "flags"))
 	words := []string{f["dmi.sys_vendor"], f["dmi.product_name"], f["dmi.bios_vendor"], f["dmi.board_vendor"]}
 	// The host bridge of QEMU's machines has the vendor of virtio as its subsystem.
 	vendors := []string{h.read("sys/bus/pci/devices/0000:00:00.0/subsystem_vendor")}
@@ -251,9 +253,47 @@ func (h host) hypervisor(f facts) string {
 	return ""
 }
 
+// cpuInfo returns a value of /proc/cpuinfo about a CPU, or the first one in files that do not list values by CPU: the CPUs of a machine
+// may differ.
+func (h host) cpuInfo(cpu int, name string) string {
+	file, err := os.Open(filepath.Join(h.root, "proc/cpuinfo"))
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	first, of := "", ""
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		key, value, _ := strings.Cut(lines.Text(), ":")
+		switch key, value = strings.TrimSpace(key), strings.TrimSpace(value); {
+		case key == "processor":
+			of = value
+		case key != name:
+		case of == strconv.Itoa(cpu):
+			return value
+		default:
+			first = cmp.Or(first, value)
+		}
+	}
+	return first
+}
+
+// coreType returns the kind of a CPU's core where a machine has several: core, atom or lowpower of Intel, by the counters that they
+// have, or its capacity on arm64, of at most 1024.
+func (h host) coreType(cpu int) string {
+	for _, path := range h.glob("sys/devices/cpu_*/cpus") {
+		if cpus, err := result.ParseCPUs(h.read(path)); err == nil && cpus.Contains(cpu) {
+			return strings.TrimPrefix(filepath.Base(filepath.Dir(path)), "cpu_")
+		}
+	}
+	if h.cpuInfo(cpu, "CPU part") == "" {
+		return ""
+	}
+	return h.read(fmt.Sprintf("sys/devices/system/cpu/cpu%d/cpu_capacity", cpu))
+}
+
 // cpuModel returns the CPU's name, the s390x machine, or the numbers of maker and design.
-func (h host) cpuModel() string {
-	info := func(name string) string { return h.field("proc/cpuinfo", name) }
+func (h host) cpuModel(cpu int) string {
+	info := func(name string) string { return h.cpuInfo(cpu, name) }
 	if name := cmp.Or(info("model name"), info("Model Name"), info("cpu")); name != "" {
 		return name
 	}

@@ -74,9 +74,9 @@ var disturbances = []struct {
 	disturbs    func(i *result.Inspection, value string) bool
 	advice
 }{
-	{"thp", "mm.thp", func(_ *result.Inspection, value string) bool { return strings.Contains(value, "[always]") }, advice{
+	{"thp", "mm.thp", func(_ *result.Inspection, value string) bool { return value == "always" }, advice{
 		"the kernel merges pages of every process: page faults and khugepaged stop the tool for up to some ms", "`echo madvise > /sys/kernel/mm/transparent_hugepage/enabled`"}},
-	{"watchdog", "kernel.nmi_watchdog", func(_ *result.Inspection, value string) bool { return value == "1" }, advice{
+	{"watchdog", "sysctl.kernel.nmi_watchdog", func(_ *result.Inspection, value string) bool { return value == "1" }, advice{
 		"a non-maskable interrupt on each CPU about every 10 s, and one performance counter less", "sysctl kernel.nmi_watchdog=0, or boot with nmi_watchdog=0"}},
 	{"interrupts", "irq.on-cpu", func(i *result.Inspection, _ string) bool {
 		return i.Fact("cpu.isolated") == "yes" || i.Fact("cpu.nohz-full") == "yes"
@@ -206,11 +206,12 @@ func kernel(_ Observed, n Node) []Line {
 	if i == nil {
 		return nil
 	}
-	version, preemption := i.Fact("kernel.version"), "preemption not reported"
-	for _, word := range []string{"PREEMPT_RT", "PREEMPT_DYNAMIC", "PREEMPT"} {
-		if slices.Contains(strings.Fields(version), word) {
-			preemption = word
-			break
+	preemption := "preemption not reported"
+	words := strings.Fields(i.Fact("kernel.version"))
+	if at := slices.IndexFunc(words, func(word string) bool { return strings.HasPrefix(word, "PREEMPT") }); at >= 0 {
+		preemption = words[at]
+		if preemption == "PREEMPT" && at+1 < len(words) && words[at+1] == "RT" { // kernels before 5.4
+			preemption = "PREEMPT_RT"
 		}
 	}
 	var args []string

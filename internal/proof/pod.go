@@ -24,7 +24,7 @@ func image(e endpoint) finding {
 	own, ownDigest, _ := strings.Cut(e.seen.ImageID, "@")
 	peer, peerDigest, _ := strings.Cut(e.peerSeen.ImageID, "@")
 	switch comparable := own != "" && peer != "" && (ownDigest == "") == (peerDigest == ""); {
-	case !comparable || e.own.Facts["cpu.model"] != e.peer.Facts["cpu.model"]:
+	case !comparable || e.own.CPUModel != e.peer.CPUModel:
 	case ownDigest != peerDigest || ownDigest == "" && own != peer:
 		return failed("the image of the other end, "+e.peerSeen.ImageID, e.seen.ImageID,
 			"refer to the bench image by digest, and find out who changes benchmark pods")
