@@ -456,6 +456,21 @@ func (p cniPlugin) text(key string) string {
 	return text
 }
 
+// undecoded returns a key of sriov-cni whose value has another type than its configuration, if there is one.
+func (p cniPlugin) undecoded() string {
+	for _, key := range []string{"spoofchk", "trust", "link_state", "mac", "vlanProto"} {
+		if _, text := p[key].(string); p[key] != nil && !text {
+			return key
+		}
+	}
+	for _, key := range []string{"vlan", "vlanQoS", "min_tx_rate", "max_tx_rate"} {
+		if _, number := p[key].(float64); p[key] != nil && !number {
+			return key
+		}
+	}
+	return ""
+}
+
 // problem returns what keeps pods from getting the network, as far as its definition shows.
 func (n Network) problem() *problem {
 	if n.Config == "" {
@@ -474,10 +489,15 @@ func (n Network) problem() *problem {
 		switch {
 		case kind == "":
 			return &problem{"a plugin of its configuration has no type", "set its type, which is the name of the plugin's binary"}
+		case kind == "sriov" && p.undecoded() != "":
+			return &problem{"plugin sriov cannot decode its key " + p.undecoded(), `write spoofchk, trust and link_state as "on", "off" or "auto" in quotes, and vlan as a number`}
 		case (kind == "sriov" || kind == "host-device") && n.Resource == "" && !named:
 			return &problem{fmt.Sprintf("plugin %s needs a device, and no annotation names a resource", kind),
 				"give it the annotation " + foreign.AnnotationResourceName + ", with the resource of the device plugin"}
 		}
+	}
+	if version, _ := foreign.Version(n.Config); version == "" {
+		return &problem{"its configuration has no cniVersion, so that the network-status of pods names no interface", "set cniVersion in spec.config to " + foreign.CNIVersion}
 	}
 	return nil
 }

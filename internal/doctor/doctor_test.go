@@ -292,14 +292,14 @@ func TestChecks(t *testing.T) {
 		{"a plugin without a type", changes{config(`{"plugins": [{"type": "macvlan"}, {}]}`)}, true, "network", sfVF.Name, Error, "no type"},
 		{"a VF without a resource", changes{network(func(n *Network) { n.Resource = "" })}, true, "network", sfVF.Name, Error, "no annotation"},
 		{"a PF without a resource", changes{config(`{"type": "host-device"}`), network(func(n *Network) { n.Resource = "" })}, true, "network", sfVF.Name, Error, "host-device"},
-		{"a named device", changes{config(`{"type": "host-device", "device": "ens1f0"}`), network(func(n *Network) { n.Resource = "" })}, true, "network", sfVF.Name, Good, "host-device"},
+		{"a named device", changes{config(`{"cniVersion": "1.0.0", "type": "host-device", "device": "ens1f0"}`), network(func(n *Network) { n.Resource = "" })}, true, "network", sfVF.Name, Good, "host-device"},
 		{"a resource that no node advertises", changes{network(func(n *Network) { n.Resource = "sf_vf" })}, true, "network", sfVF.Name, Error, "sf_vf is advertised by no node"},
 		{"a resource of a class that selects nothing", changes{classOf("sf_vf"), network(func(n *Network) { n.Resource = "sf_vf" })}, true, "network", sfVF.Name, Error, "DeviceClass sf-vf provides its resource sf_vf, but selects no device"},
 		{"a resource of a class that the user may not read", changes{unseen("deviceclasses"), network(func(n *Network) { n.Resource = "sf_vf" })}, true, "network", sfVF.Name, Unknown, "a DeviceClass may provide it"},
 		{"devices that the user may not read", changes{unseen("resourceslices"), network(func(n *Network) { n.Resource = "sf_vf" })}, true, "network", sfVF.Name, Unknown, "resourceslices"},
 		{"a resource of a driver", changes{classOf(vfs)}, true, "network", sfVF.Name, Good, "8 in the cluster, also by DeviceClass sf-vf"},
-		{"settings that sfc does not support", changes{config(`{"type": "sriov", "trust": "on", "vlanQoS": 0, "max_tx_rate": 100}`)}, true, "network", sfVF.Name, Warning, "max_tx_rate, trust"},
-		{"settings that other drivers support", changes{config(`{"type": "sriov", "trust": "on"}`), func(o *Observed) {
+		{"settings that sfc does not support", changes{config(`{"cniVersion": "1.0.0", "type": "sriov", "trust": "on", "vlanQoS": 0, "max_tx_rate": 100}`)}, true, "network", sfVF.Name, Warning, "max_tx_rate, trust"},
+		{"settings that other drivers support", changes{config(`{"cniVersion": "1.0.0", "type": "sriov", "trust": "on"}`), func(o *Observed) {
 			for _, n := range o.Nodes {
 				for _, l := range n.Looks {
 					l.Inspection.NICs[0].Driver = "ice"

@@ -58,6 +58,15 @@ func Parent(config string) string {
 	return ""
 }
 
+// Version returns the cniVersion of a CNI configuration.
+func Version(config string) (string, error) {
+	var network struct {
+		CNIVersion string `json:"cniVersion"`
+	}
+	err := json.Unmarshal([]byte(config), &network)
+	return network.CNIVersion, err
+}
+
 // Plugins reads a CNI configuration: a plugin or a list of them.
 func Plugins[T any](config string) ([]T, error) {
 	var network map[string]json.RawMessage

@@ -7,6 +7,7 @@ package foreign
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -89,6 +90,21 @@ type PCIDevice struct {
 	PFAddress string `json:"pf-pci-address,omitempty"`
 }
 
+// OtherPrimary returns the first address of the default network in AnnotationNetworkStatus if none of its addresses is the pod's, as in a
+// namespace with a primary user-defined network of OVN-Kubernetes.
+func OtherPrimary(annotation, podIP string) string {
+	var all []Status
+	if len(annotation) > maxNetworkStatus || json.Unmarshal([]byte(annotation), &all) != nil {
+		return ""
+	}
+	for _, s := range all {
+		if s.Default && len(s.IPs) > 0 && !slices.Contains(s.IPs, podIP) {
+			return s.IPs[0]
+		}
+	}
+	return ""
+}
+
 // maxNetworkStatus bounds AnnotationNetworkStatus, in bytes: some hundred for each network.
 const maxNetworkStatus = 64 << 10
 
@@ -102,10 +118,16 @@ func FindStatus(annotation, name, iface string) (Status, error) {
 	if err := json.Unmarshal([]byte(annotation), &all); err != nil {
 		return Status{}, fmt.Errorf("reading annotation %s: %w", AnnotationNetworkStatus, err)
 	}
+	unnamed := false
 	for _, s := range all {
 		if s.Name == name && s.Interface == iface {
 			return s, nil
 		}
+		unnamed = unnamed || s.Name == name && s.Interface == ""
+	}
+	if unnamed {
+		return Status{}, fmt.Errorf("annotation %s names no interface of network %s: set cniVersion to 0.3.1 or later in its NetworkAttachmentDefinition, "+
+			"because older results do not name it", AnnotationNetworkStatus, name)
 	}
 	return Status{}, fmt.Errorf("annotation %s has no network %s at interface %s", AnnotationNetworkStatus, name, iface)
 }

@@ -3,6 +3,7 @@ package pods
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -44,8 +45,15 @@ func StartTrouble(p *corev1.Pod, warnings []corev1.Event) Trouble {
 			// These come from CRI-O, and the kubelet passes them on.
 			"RegistryUnavailable", "SignatureValidationFailed":
 			image, option := unpulled(p, c)
-			return troubled(v1alpha1.OutcomeImagePullFailed, "check the operator's "+option+" and the node's access to its registry",
-				"image %s cannot be pulled (%s)", image, reason)
+			remedy := "check the operator's " + option + " and the node's access to its registry"
+			if strings.Contains(c.State.Waiting.Message, "no match for platform") {
+				remedy = "build the image of the operator's " + option + " for the architecture of the node, too, or select other nodes (kubernetes.io/arch)"
+			}
+			said := reason
+			if words := text.Ends(oneLine(c.State.Waiting.Message), maxSaid); words != "" {
+				said += ": " + words
+			}
+			return troubled(v1alpha1.OutcomeImagePullFailed, remedy, "image %s cannot be pulled (%s)", image, said)
 		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
 			return troubled(v1alpha1.OutcomeContainerConfig, "", "the container cannot be created (%s): %s", reason, oneLine(c.State.Waiting.Message))
 		}
@@ -118,19 +126,37 @@ func troubled(outcome, remedy, format string, args ...any) Trouble {
 // cause is a part of a message, and what to do about it.
 type cause struct{ said, remedy string }
 
-// causes are those of errors of Multus and CNI plugins, by a part of the message, in order.
+// missingFile matches the path of a file that a plugin did not find.
+var missingFile = regexp.MustCompile(`(/[^\s:"']+)"?: (?:connect: )?no such file`)
+
+// causes are those of errors of Multus and CNI plugins, by a part of the message, or of the path of a missing file, in order.
 var causes = []cause{
 	{"DHCP daemon", "run the plugin dhcp as a daemon on the node, or give the network another ipam"},
+	{"dhcp: failed to get netns", "let the daemon of the plugin dhcp see the node's /run/netns (a mount with HostToContainer propagation), or give the network another ipam"},
 	{"multus.sock", "let the pod of Multus run on the node"},
 	{"failed to lookup master", "set master in spec.config to an interface that the node has"},
 	{"failed to find plugin", "put the plugin's binary into the nodes' /opt/cni/bin, or correct the type in spec.config"},
-	{"no such file", "put the plugin's binary into the nodes' /opt/cni/bin, or correct the type in spec.config"},
+	{"file of multus", "let the pods of Multus on the node end well, so that they write their configuration and token again"},
+	{"file of calico", "let the pod calico-node run on the node: it writes the files that its plugin reads"},
+	{"file of whereabouts", "let the pods of whereabouts run on the node: they write the kubeconfig that its plugin reads"},
+	{"file of physfn", "check that the VF still exists on the node, and restart the device plugin"},
+	{"no such file", "find the component that writes the named file on the node, and restart its pod there"},
 	{"already allocated", "wait until the pod that used the device is deleted; if no pod uses it, restart the node's container runtime"},
 	{"", "check spec.network and the CNI plugins of the node"},
 }
 
+// causeOf cuts out what a thick Multus puts around an error: its request before, its configuration after it.
+func causeOf(message string) string {
+	if _, cause, ok := strings.Cut(message, "ERRORED: "); ok {
+		message = cause
+	}
+	cause, _, _ := strings.Cut(message, "': StdinData: ")
+	return strings.TrimRight(cause, "\n ")
+}
+
 // NetworkTrouble classifies an error of Multus or a CNI plugin, which has only a text.
 func NetworkTrouble(e corev1.Event, node string) Trouble {
+	e.Message = causeOf(e.Message)
 	said := text.Ends(e.Message, maxSaid)
 	has := func(part string) bool { return strings.Contains(e.Message, part) }
 	switch {
@@ -146,7 +172,14 @@ func NetworkTrouble(e corev1.Event, node string) Trouble {
 		t.Final = true
 		return t
 	}
-	known := slices.IndexFunc(causes, func(c cause) bool { return has(c.said) })
+	missing := ""
+	if found := missingFile.FindStringSubmatch(e.Message); found != nil {
+		missing = found[1]
+	}
+	known := slices.IndexFunc(causes, func(c cause) bool {
+		owner, ofFile := strings.CutPrefix(c.said, "file of ")
+		return !ofFile && has(c.said) || ofFile && strings.Contains(missing, owner)
+	})
 	return troubled(v1alpha1.OutcomeNetworkFailed, causes[known].remedy, "its network cannot be set up on %s: %s", node, said)
 }
 

@@ -140,6 +140,10 @@ func AddressOn(pod *corev1.Pod, network string) (address, missing string) {
 		if pod.Status.PodIP == "" {
 			return "", "the server's pod has no address"
 		}
+		if other := foreign.OtherPrimary(pod.Annotations[foreign.AnnotationNetworkStatus], pod.Status.PodIP); other != "" {
+			return "", fmt.Sprintf("the namespace has a primary user-defined network: the server's address there, %s, is not that of the pod's status, %s, which is locked; "+
+				"measure in a namespace without one", other, pod.Status.PodIP)
+		}
 		return pod.Status.PodIP, ""
 	}
 	annotation, ok := pod.Annotations[foreign.AnnotationNetworkStatus]
@@ -151,7 +155,7 @@ func AddressOn(pod *corev1.Pod, network string) (address, missing string) {
 		return "", err.Error()
 	}
 	if len(status.IPs) == 0 {
-		return "", fmt.Sprintf("network %s gave the server no address; give its NetworkAttachmentDefinition an ipam section", network)
+		return "", fmt.Sprintf("network %s gave the server no address; give its NetworkAttachmentDefinition an ipam section; if it has one, update Multus: 4.1.0 leaves out the addresses of some plugins, 4.1.2 does not", network)
 	}
 	// IPv4 is measured if there is one, as every tool supports it; so does the agent.
 	for _, ip := range status.IPs {

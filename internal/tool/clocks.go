@@ -39,8 +39,11 @@ func (c Clocks) CheckSteady(tool string, ran time.Duration) error {
 	if c.Raw == 0 || ran == 0 || (ran-c.Raw).Abs() <= share(c.Raw, steady)+reading {
 		return nil
 	}
-	return Fail(v1alpha1.OutcomeClockWrong, "%s ran for %s, but the clock by which it measures advanced by %s: it was set or slewed; "+
-		"measure when NTP has synchronized the node's clock", tool, c.Raw.Round(time.Microsecond), ran.Round(time.Microsecond))
+	// A container may not ask the kernel (adjtimex) whether a rate is corrected for a time or for good.
+	return Fail(v1alpha1.OutcomeClockWrong, "%s ran for %s, but the clock by which it measures advanced by %s, by %+.0f ppm: it was set or slewed, or NTP corrects "+
+		"its rate for good, because the kernel calibrated its counter wrongly when it booted; measure when NTP has synchronized the node's clock, and if the difference "+
+		"stays the same (adjtimex and chronyc tracking show it), boot the node again, or use pinger, which measures by the clock that is not corrected",
+		tool, c.Raw.Round(time.Microsecond), ran.Round(time.Microsecond), 1e6*float64(ran-c.Raw)/float64(c.Raw))
 }
 
 // CheckTicks returns a Failure if a tool calibrated its counter wrongly, to hz: all is off.

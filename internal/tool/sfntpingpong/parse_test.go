@@ -170,14 +170,18 @@ func TestParseWrongClock(t *testing.T) {
 		spoil func(*session, *tool.Clocks)
 		says  string
 	}{
-		"as it should be":                        {func(*session, *tool.Clocks) {}, ""},
-		"an agent that cannot read the counter":  {func(_ *session, c *tool.Clocks) { c.Ticks = 0 }, ""},
-		"NTP corrects the rate":                  {func(_ *session, c *tool.Clocks) { c.Monotonic += c.Raw / 2000 }, ""},
-		"the wall clock is set":                  {func(_ *session, c *tool.Clocks) { c.Wall += time.Hour }, ""},
-		"a slewed clock":                         {func(_ *session, c *tool.Clocks) { c.Monotonic += c.Raw / 100 }, "the clock by which it measures advanced by 5.05s"},
-		"a calibration that is 1 % too high":     {func(_ *session, c *tool.Clocks) { c.Ticks -= c.Ticks / 100 }, "but it made 2475000000"},
-		"a calibration that is 1 % too low":      {func(_ *session, c *tool.Clocks) { c.Ticks += c.Ticks / 100 }, "but it made 2525000000"},
-		"a second calibration that differs":      {func(s *session, _ *tool.Clocks) { s.header += "# WARNING: tsc_hz changed to 2600000000 on recheck\n" }, "and then: tsc_hz changed to 2600000000"},
+		"as it should be":                       {func(*session, *tool.Clocks) {}, ""},
+		"an agent that cannot read the counter": {func(_ *session, c *tool.Clocks) { c.Ticks = 0 }, ""},
+		"NTP corrects the rate":                 {func(_ *session, c *tool.Clocks) { c.Monotonic += c.Raw / 2000 }, ""},
+		"the wall clock is set":                 {func(_ *session, c *tool.Clocks) { c.Wall += time.Hour }, ""},
+		"a slewed clock":                        {func(_ *session, c *tool.Clocks) { c.Monotonic += c.Raw / 100 }, "the clock by which it measures advanced by 5.05s"},
+		"a calibration that is 1 % too high":    {func(_ *session, c *tool.Clocks) { c.Ticks -= c.Ticks / 100 }, "but it made 2475000000"},
+		"a calibration that is 1 % too low":     {func(_ *session, c *tool.Clocks) { c.Ticks += c.Ticks / 100 }, "but it made 2525000000"},
+		"a second calibration that differs":     {func(s *session, _ *tool.Clocks) { s.header += "# WARNING: tsc_hz changed to 2600000000 on recheck\n" }, "and then: tsc_hz changed to 2600000000"},
+		"a second calibration that overflowed": {func(s *session, c *tool.Clocks) {
+			s.header += "# WARNING: tsc_hz changed to 103260805 on recheck\n"
+			*c = tool.Clocks{Raw: 8 * time.Second, Monotonic: 8 * time.Second, Wall: 8 * time.Second, Ticks: 20_000_000_000}
+		}, "cannot measure a path of this length"},
 		"a header without a rate":                {func(s *session, _ *tool.Clocks) { s.header = strings.ReplaceAll(s.header, "tsc_hz", "x") }, "no plausible rate"},
 		"round trips that do not fit their time": {func(s *session, _ *tool.Clocks) { s.raw = slices.Repeat(s.raw, 2) }, "began its last messages within"},
 	}
