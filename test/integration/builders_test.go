@@ -107,9 +107,12 @@ func (b *BenchmarkBuilder) Against(benchmark string) *BenchmarkBuilder {
 	return b
 }
 
-// AgainstGate makes the result that a gate has accepted for the client's node the baseline.
+// AgainstGate makes the result that a gate has accepted for the client's node the baseline; no name means the gate of the template.
 func (b *BenchmarkBuilder) AgainstGate(name string) *BenchmarkBuilder {
-	b.Spec.Criteria.Baseline = &v1alpha1.Baseline{Type: v1alpha1.BaselineGate, Gate: &v1alpha1.ObjectName{Name: name}}
+	b.Spec.Criteria.Baseline = &v1alpha1.Baseline{Type: v1alpha1.BaselineGate}
+	if name != "" {
+		b.Spec.Criteria.Baseline.Gate = &v1alpha1.ObjectName{Name: name}
+	}
 	return b
 }
 
