@@ -344,7 +344,9 @@ func TestWarningsAreBounded(t *testing.T) {
 	live := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 		options := client.ListOptions{}
 		options.ApplyOptions(opts)
-		if options.Limit == 0 || options.FieldSelector.String() != "involvedObject.uid=uid-server,type=Warning" || options.Namespace != "perf" {
+		uid, _ := options.FieldSelector.RequiresExactMatch("involvedObject.uid")
+		of, _ := options.FieldSelector.RequiresExactMatch("type")
+		if options.Limit == 0 || uid != "uid-server" || of != "Warning" || options.Namespace != "perf" {
 			t.Fatalf("%+v", options)
 		}
 		pages++

@@ -27,7 +27,8 @@ var changesOfSpec = map[string]any{
 	"network":   map[string]any{"type": "Host"}, "variants": []any{map[string]any{"name": "a"}}, "capture": "Server",
 	"latencyType": "RTT", "highestPercentile": "p99", "headline": map[string]any{"protocol": "TCP"},
 	"acceleration": map[string]any{"type": "Onload"}, "pods": map[string]any{"runtimeClassName": "fast"},
-	"notes": []any{map[string]any{"name": "bios", "value": "low latency"}},
+	"notes":   []any{map[string]any{"name": "bios", "value": "low latency"}},
+	"session": []any{map[string]any{"variant": "default", "cell": "tcp-64", "metric": "p99"}},
 }
 
 // manifest returns the smallest benchmark in a namespace.
@@ -146,9 +147,11 @@ latencyType: HalfRTT
 			"priority": int64(5), "suspend": true, "ttlSecondsAfterFinished": int64(60), "historyLimit": int64(3),
 			"criteria": map[string]any{"rules": []any{map[string]any{"metric": "p99", "max": "2us"}}},
 		}
-		fields := reflect.TypeFor[v1alpha1.LatencyBenchmarkSpec]()
-		for i := range fields.NumField() {
-			name, _, _ := strings.Cut(fields.Field(i).Tag.Get("json"), ",")
+		for _, field := range reflect.VisibleFields(reflect.TypeFor[v1alpha1.LatencyBenchmarkSpec]()) {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if field.Anonymous {
+				continue
+			}
 			changed := object.DeepCopy()
 			if value, ok := allowed[name]; ok {
 				Expect(unstructured.SetNestedField(changed.Object, value, "spec", name)).To(Succeed())
