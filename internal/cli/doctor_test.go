@@ -88,7 +88,7 @@ func newWard() *ward {
 	w.networks = []map[string]any{{
 		"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
 		"metadata": map[string]any{"namespace": "perf", "name": "sf-vf", "annotations": map[string]any{foreign.AnnotationResourceName: testVF}},
-		"spec":     map[string]any{"config": `{"type": "sriov", "ipam": {"type": "whereabouts"}}`},
+		"spec":     map[string]any{"config": `{"cniVersion": "1.0.0", "type": "sriov", "ipam": {"type": "whereabouts"}}`},
 	}}
 	return w
 }

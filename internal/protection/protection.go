@@ -13,7 +13,10 @@ import (
 const Label = "tailgate.dev/policy"
 
 // Policies are the values of Label in config/policy.
-var Policies = []string{"gate-operate", "manager-nodes", "manager-pods", "manager-secrets", "requests", "secrets"}
+var Policies = []string{
+	"gate-operate", "manager-budgets", "manager-events", "manager-finalizers", "manager-nodes", "manager-objects", "manager-own-pods", "manager-pods",
+	"manager-secrets", "requests", "secrets",
+}
 
 // Missing returns which of Policies is not there, or refuses nothing: without a binding that denies, with a binding or a policy that
 // an error ends, or with a binding that does not apply to everything. It is empty if the policies, which have Label, and the bindings

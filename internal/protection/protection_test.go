@@ -56,8 +56,10 @@ func TestMissing(t *testing.T) {
 			binding func(*binding)
 			want    string
 		}{
-			"no label":   {policy: func(p *admissionregistrationv1.ValidatingAdmissionPolicy) { p.Labels = nil }, want: "not installed"},
-			"fails open": {policy: func(p *admissionregistrationv1.ValidatingAdmissionPolicy) { p.Spec.FailurePolicy = new(admissionregistrationv1.Ignore) }, want: "failurePolicy Ignore"},
+			"no label": {policy: func(p *admissionregistrationv1.ValidatingAdmissionPolicy) { p.Labels = nil }, want: "not installed"},
+			"fails open": {policy: func(p *admissionregistrationv1.ValidatingAdmissionPolicy) {
+				p.Spec.FailurePolicy = new(admissionregistrationv1.Ignore)
+			}, want: "failurePolicy Ignore"},
 			"no binding": {binding: func(b *binding) { b.Spec.PolicyName = "other" }, want: "no binding that denies everywhere"},
 			"only warns": {binding: func(b *binding) {
 				b.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn, admissionregistrationv1.Audit}
