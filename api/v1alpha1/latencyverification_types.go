@@ -128,7 +128,8 @@ type LatencyVerificationSpec struct {
 	// accept requests that a result becomes the node's baseline and the node verified.
 	// +optional
 	Accept *AcceptRequest `json:"accept,omitempty"`
-	// verify requests that the node becomes unverified, so that it is measured again.
+	// verify requests that the node is measured again. A verified node that has not changed keeps its state until its turn, and
+	// gets it back if the turn ends without a result.
 	// +optional
 	Verify *UserRequest `json:"verify,omitempty"`
 }
@@ -270,6 +271,9 @@ type Setback struct {
 	// startTime is when the first of the attempts began.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
+	// failureTime is when the last of the attempts ended.
+	// +optional
+	FailureTime *metav1.MicroTime `json:"failureTime,omitempty"`
 	// retryTime is the time of the next attempt.
 	RetryTime metav1.Time `json:"retryTime"`
 	// peers are the nodes with which a measurement made no progress, newest first. Other nodes are preferred.
@@ -278,6 +282,19 @@ type Setback struct {
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:items:MaxLength=253
 	Peers []string `json:"peers,omitempty"`
+}
+
+// Turn is the measurement of a node that is verified and has not changed. If it ends without a result, the
+// node is given back as it was.
+type Turn struct {
+	// startTime is when the gate began to hold the node back for it.
+	StartTime metav1.Time `json:"startTime"`
+	// reason is that of condition Verified before the turn.
+	// +kubebuilder:validation:MaxLength=1024
+	Reason string `json:"reason"`
+	// message is that of condition Verified before the turn.
+	// +kubebuilder:validation:MaxLength=32768
+	Message string `json:"message"`
 }
 
 // NodeMark is a mark that a gate sets on a Node.
@@ -402,6 +419,14 @@ type LatencyVerificationStatus struct {
 	// benchmark is the benchmark that measures the node now.
 	// +optional
 	Benchmark *VerificationBenchmark `json:"benchmark,omitempty"`
+	// turn is set while the gate measures a verified, unchanged node again, by its schedule or because a user
+	// requested it.
+	// +optional
+	Turn *Turn `json:"turn,omitempty"`
+	// turnRequestTime is since when a turn that a user requested waits for a slot and a peer. The node
+	// keeps its state until then.
+	// +optional
+	TurnRequestTime *metav1.Time `json:"turnRequestTime,omitempty"`
 	// discarded is the number of benchmarks since then that users deleted or edited.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -414,7 +439,8 @@ type LatencyVerificationStatus struct {
 	// failConfirmed is true in state Failed if a second peer shows that it is this node that is slow.
 	// +optional
 	FailConfirmed bool `json:"failConfirmed,omitempty"`
-	// setback is the reason why the node could not be measured; absent if there is none.
+	// setback is the reason why the node could not be measured; absent if there is none. In state Verified, its last turn
+	// ended without a result.
 	// +optional
 	Setback *Setback `json:"setback,omitempty"`
 	// holdPod is the hold pod that the operator created. It replaces any other pod of its name.

@@ -141,7 +141,7 @@ func decideState(w *world) step {
 		return step{event: eventAdopted, reason: is.Stale, message: "the gate was deleted and created again; the accepted results are kept"}
 	}
 	found := is.Changes
-	if v.Status.State == v1alpha1.VerificationUnverified || v.Status.State == v1alpha1.VerificationMeasuring {
+	if v.Status.Turn == nil && (v.Status.State == v1alpha1.VerificationUnverified || v.Status.State == v1alpha1.VerificationMeasuring) {
 		found = slices.DeleteFunc(found, identity.FilledIn)
 	}
 	s := step{event: eventNothing}
@@ -150,15 +150,34 @@ func decideState(w *world) step {
 		s = changed(w, is.Values, found)
 	case accepts != nil:
 		s = accept(w, *accepts, is.Values)
+	case verifies != nil && (v.Status.State.Passed() || v.Status.Turn != nil):
+		s = step{event: eventAsked, reason: v1alpha1.ReasonVerifyRequested}
 	case verifies != nil:
-		s = step{event: eventChanged, reason: v1alpha1.ReasonVerifyRequested, message: fmt.Sprintf("%s requested it: %s", verifies.RequestedBy, v1alpha1.FieldVerify)}
+		s = requested(verifies)
+		s.event = eventChanged
 	case v.Status.State == v1alpha1.VerificationMeasuring:
-		s = measuring(w)
+		s = measuring(w).orGivenBack(v.Status.Turn)
 	}
 	for _, key := range is.Absent {
 		s.again = queue.Soonest(s.again, key.EndTime.Sub(w.now))
 	}
 	return s
+}
+
+// requested returns the step that begins the measurement that a user requested.
+func requested(by *v1alpha1.UserRequest) step {
+	return step{event: eventDue, reason: v1alpha1.ReasonVerifyRequested, message: fmt.Sprintf("%s requested it: %s", by.RequestedBy, v1alpha1.FieldVerify)}
+}
+
+// orGivenBack returns the step that gives a node back if this one ends its turn without a result: there
+// is no verdict by the rules.
+func (s step) orGivenBack(turn *v1alpha1.Turn) step {
+	fruitless := s.event == eventHeldUp || s.event == eventRefused || s.event == eventDiscarded ||
+		s.event == eventUndecided && s.reason != v1alpha1.ReasonInconclusive
+	if turn == nil || !fruitless {
+		return s
+	}
+	return step{event: eventGivenBack, reason: s.reason, message: "its turn ended without a result, and the node is verified as before: " + s.message, again: s.again}
 }
 
 // recreated forgets the results only if the machine is known to be another one: otherwise a Fail would go with the Node object.

@@ -43,7 +43,11 @@ const (
 	eventDismissed nodeEvent = "GateDeleted"
 	eventAdopted   nodeEvent = "GateReplaced"
 	eventChanged   nodeEvent = "Changed"
-	eventDue       nodeEvent = "ScheduleDue"
+	// eventAsked: a user requested a measurement of a verified node, which waits for its turn.
+	eventAsked nodeEvent = "TurnRequested"
+	eventDue   nodeEvent = "Due"
+	// eventGivenBack: the turn of a verified, unchanged node ended without a result.
+	eventGivenBack nodeEvent = "GivenBack"
 	eventStarted   nodeEvent = "Started"
 	eventRefused   nodeEvent = "BenchmarkRefused"
 	eventOtherPeer nodeEvent = "SecondPeer"
@@ -101,6 +105,8 @@ const (
 	fieldAcceptRefused statusField = "acceptRefused"
 	fieldAsFound       statusField = "asFound"
 	fieldFailConfirmed statusField = "failConfirmed"
+	fieldTurn          statusField = "turn"
+	fieldTurnRequest   statusField = "turnRequestTime"
 	// fieldAll is all fields except number, which is part of the names of benchmarks, retained, markSetbacks, which is about the Node,
 	// and requests, which remain in spec.
 	fieldAll statusField = "all but number, retained, markSetbacks, requests"
@@ -109,8 +115,9 @@ const (
 var (
 	measuringOnly  = []v1alpha1.VerificationState{v1alpha1.VerificationMeasuring}
 	unverifiedOnly = []v1alpha1.VerificationState{v1alpha1.VerificationUnverified}
+	verifiedOnly   = []v1alpha1.VerificationState{v1alpha1.VerificationVerified}
 	// tries are the fields that are cleared when a verification ends, and confirmed these when one begins.
-	tries     = []statusField{fieldBenchmark, fieldDiscarded, fieldSuspectPeer, fieldSetback}
+	tries     = []statusField{fieldBenchmark, fieldDiscarded, fieldSuspectPeer, fieldSetback, fieldTurn, fieldTurnRequest}
 	confirmed = slices.Concat(tries, []statusField{fieldFailConfirmed})
 	forgotten = slices.Concat(confirmed, []statusField{fieldChanged, fieldAcceptRefused})
 )
@@ -126,8 +133,11 @@ var transitions = []transition{
 	{event: eventAway, when: "the Node was deleted", to: v1alpha1.VerificationUnverified, clears: slices.Concat(forgotten, []statusField{fieldAsFound})},
 	{event: eventDismissed, when: "the gate was deleted", to: v1alpha1.VerificationUnverified, clears: forgotten, does: []effect{retain}},
 	{event: eventAdopted, when: "the gate was deleted and created again", to: v1alpha1.VerificationUnverified, clears: forgotten, does: []effect{begin}},
-	{event: eventDue, when: "the schedule requests it", from: turns.Concluded, to: v1alpha1.VerificationUnverified,
-		clears: slices.Concat(confirmed, []statusField{fieldChanged})},
+	{event: eventAsked, when: "`spec.verify` requests a measurement of a verified node, or of one in its turn", does: []effect{processVerify, awaitTurn}},
+	{event: eventDue, when: "its turn begins, by the schedule or because a user requested it", from: verifiedOnly, to: v1alpha1.VerificationUnverified,
+		clears: []statusField{fieldTurnRequest}, does: []effect{lend}},
+	{event: eventGivenBack, when: "the turn ended without a result", from: []v1alpha1.VerificationState{v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring},
+		to: v1alpha1.VerificationVerified, clears: []statusField{fieldBenchmark, fieldTurn}, does: []effect{countSetback}},
 	{event: eventStarted, when: "a slot and a peer are free, and the benchmark was created", from: unverifiedOnly, to: v1alpha1.VerificationMeasuring,
 		does: []effect{setBenchmark, takeNumber}},
 	{event: eventNameTaken, when: "another object has the name of the benchmark", from: unverifiedOnly, does: []effect{takeNumber}},
@@ -137,7 +147,7 @@ var transitions = []transition{
 	{event: eventDiscarded, when: "a user deleted or edited the benchmark", from: measuringOnly, to: v1alpha1.VerificationUnverified,
 		clears: []statusField{fieldBenchmark}, does: []effect{countDiscarded}},
 	{event: eventOtherPeer, when: "the verdict is Fail for the first time, and there is another peer", from: measuringOnly, to: v1alpha1.VerificationUnverified,
-		clears: []statusField{fieldBenchmark, fieldSetback}, does: []effect{record, suspectPeer}},
+		clears: []statusField{fieldBenchmark, fieldSetback, fieldTurn}, does: []effect{record, suspectPeer}},
 	{event: eventPassed, when: "the verdict is Pass", from: measuringOnly, to: v1alpha1.VerificationVerified,
 		clears: slices.Concat(confirmed, []statusField{fieldChanged}), does: []effect{record, acceptPass}},
 	{event: eventFailed, when: "the verdict is Fail", from: measuringOnly, to: v1alpha1.VerificationFailed, clears: tries, does: []effect{record, confirmFail}},
@@ -154,6 +164,15 @@ var (
 	}}
 	takeNumber = effect{[]statusField{"number"}, func(c *change) error {
 		c.status.Number++
+		return nil
+	}}
+	awaitTurn = effect{[]statusField{fieldTurnRequest}, func(c *change) error {
+		c.status.TurnRequestTime = &metav1.Time{Time: c.now}
+		return nil
+	}}
+	lend = effect{[]statusField{fieldTurn}, func(c *change) error {
+		verified := c.before.Verified()
+		c.status.Turn = &v1alpha1.Turn{StartTime: metav1.Time{Time: c.now}, Reason: verified.Reason, Message: verified.Message}
 		return nil
 	}}
 	countDiscarded = effect{[]statusField{fieldDiscarded}, func(c *change) error {
@@ -203,7 +222,7 @@ var (
 		return nil
 	}}
 	processVerify = effect{[]statusField{"requests"}, func(c *change) error {
-		if c.reason == v1alpha1.ReasonVerifyRequested {
+		if c.event == eventAsked || c.reason == v1alpha1.ReasonVerifyRequested {
 			c.processed(func(r *v1alpha1.ProcessedRequests, now *metav1.MicroTime) {
 				r.Verify, r.VerifyTime = c.world.verification.Spec.Verify, now
 			})
@@ -273,12 +292,16 @@ func (s step) apply(w *world, v *v1alpha1.LatencyVerification, status v1alpha1.L
 		status.LastTransitionTime = &metav1.Time{Time: now}
 	}
 	status.State = t.to
+	reason, message := s.reason, s.message
+	if turn := c.before.Turn; s.event == eventGivenBack && turn != nil {
+		reason, message = turn.Reason, turn.Message
+	}
 	verified := map[v1alpha1.VerificationState]metav1.ConditionStatus{
 		v1alpha1.VerificationVerified: metav1.ConditionTrue, v1alpha1.VerificationFailed: metav1.ConditionFalse,
 	}
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionVerified, Status: cmp.Or(verified[t.to], metav1.ConditionUnknown), ObservedGeneration: v.Generation,
-		LastTransitionTime: metav1.Time{Time: now}, Reason: s.reason, Message: text.Shorten(s.message, turns.MaxMessage),
+		LastTransitionTime: metav1.Time{Time: now}, Reason: reason, Message: text.Shorten(message, turns.MaxMessage),
 	})
 	status.ObservedGeneration = v.Generation
 	standing.Publish(&status.Conditions, v.Generation, now, standing.OfVerification(&v1alpha1.LatencyVerification{Status: status}))
@@ -303,6 +326,10 @@ func (f statusField) reset(status *v1alpha1.LatencyVerificationStatus) {
 		status.AsFound = false
 	case fieldFailConfirmed:
 		status.FailConfirmed = false
+	case fieldTurn:
+		status.Turn = nil
+	case fieldTurnRequest:
+		status.TurnRequestTime = nil
 	case fieldAll:
 		*status = v1alpha1.LatencyVerificationStatus{Number: status.Number, Retained: status.Retained, MarkSetbacks: status.MarkSetbacks, Requests: status.Requests}
 	}

@@ -28,7 +28,7 @@ func full(state v1alpha1.VerificationState) *v1alpha1.LatencyVerification {
 		v.Generation = 3
 		s := &v.Status
 		s.Benchmark = &v1alpha1.VerificationBenchmark{Name: "up-a-4", Peer: "b"}
-		s.Discarded, s.SuspectPeer = 1, "c"
+		s.Discarded, s.SuspectPeer, s.Turn, s.TurnRequestTime = 1, "c", &v1alpha1.Turn{Reason: "Because", Message: "it happened"}, at(time.Hour)
 		s.Setback = &v1alpha1.Setback{Reason: v1alpha1.ReasonNotAccepted, Message: "why", Count: 1}
 		s.HoldPodSetback = &v1alpha1.Setback{Reason: v1alpha1.ReasonHoldPodEnded, Message: "why", Count: 1}
 		s.Changed = []v1alpha1.IdentityChange{{Key: "Kernel"}}
@@ -159,7 +159,7 @@ func TestConditionVerified(t *testing.T) {
 	}{
 		{eventStarted, metav1.ConditionUnknown, 0},
 		{eventUndecided, metav1.ConditionUnknown, 1},
-		{eventDue, metav1.ConditionUnknown, 2},
+		{eventChanged, metav1.ConditionUnknown, 2},
 		{eventStarted, metav1.ConditionUnknown, 3},
 		{eventPassed, metav1.ConditionTrue, 0},
 		{eventChanged, metav1.ConditionUnknown, 0},

@@ -23,6 +23,7 @@ var (
 	verifiedBecause  = gatetest.VerifiedBecause
 	unverified, in   = gatetest.Unverified, gatetest.In
 	waitingSince     = gatetest.WaitingSince
+	lent             = gatetest.Lent
 )
 
 // makeSnapshot returns a snapshot with the nodes of the verifications, each with the marks that it should have.

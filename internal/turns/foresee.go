@@ -101,7 +101,7 @@ func (s *Snapshot) begun(out *Outlook) *Snapshot {
 			v.Status.State, l.States[node.Name] = v1alpha1.VerificationUnverified, v1alpha1.VerificationUnverified
 		}
 		v.Status.NodeUID, v.Status.GateUID, v.Status.Identity, v.Status.Absent = string(node.UID), string(s.Gate.UID), is.Values, is.Absent
-		v.Status.Setback, v.Status.MarkSetbacks, v.Status.SuspectPeer = nil, nil, ""
+		v.Status.Setback, v.Status.MarkSetbacks, v.Status.SuspectPeer, v.Status.Turn = nil, nil, "", nil
 		l.Verifications, out.Nodes = append(l.Verifications, v), append(out.Nodes, node.Name)
 		if !v.Status.State.Passed() && Held(s.Gate, v) {
 			out.Held = append(out.Held, node.Name)

@@ -141,6 +141,11 @@ func Unverified(reason string) func(*v1alpha1.LatencyVerification) {
 	}
 }
 
+// Lent makes the node one whose turn began a minute ago.
+func Lent(v *v1alpha1.LatencyVerification) {
+	v.Status.Turn = &v1alpha1.Turn{StartTime: *At(time.Minute), Reason: v1alpha1.ReasonProvisional, Message: "as before"}
+}
+
 // In sets the state of the node.
 func In(state v1alpha1.VerificationState) func(*v1alpha1.LatencyVerification) {
 	return func(v *v1alpha1.LatencyVerification) { v.Status.State = state }
