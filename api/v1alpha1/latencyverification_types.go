@@ -239,9 +239,11 @@ type VerificationResult struct {
 	// peer is the node at the other end.
 	// +kubebuilder:validation:MaxLength=253
 	Peer string `json:"peer"`
-	// identitySHA256 is the digest of the node's identity when it was measured, in hex.
-	// +kubebuilder:validation:MaxLength=64
-	IdentitySHA256 string `json:"identitySHA256"`
+	// identity is the identity of the node when it was measured, by the keys that the gate counted then. A value of more than
+	// 128 bytes ends in its digest.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	Identity map[string]string `json:"identity,omitempty"`
 	// p50 is status.summary.p50 of the benchmark.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
@@ -394,8 +396,9 @@ type LatencyVerificationStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Identity map[string]string `json:"identity,omitempty"`
-	// asFound is true while the node is as the gate found it: the Node is older than the gate, and its identity has not changed since the
-	// gate first saw it. With enforcement.mode EnforceChanges, such a node is not held back.
+	// asFound is true while the node is as the gate found it: it was there when the gate began to hold nodes back (it is older than the
+	// gate, or the mode was Observe), and neither its Node was created again nor its identity changed in another mode than
+	// Observe since. With enforcement.mode EnforceChanges, such a node is not held back.
 	// +optional
 	AsFound bool `json:"asFound,omitempty"`
 	// absent are the keys of the identity that the node does not report now, for example because a device plugin, the container

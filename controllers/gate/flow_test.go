@@ -263,7 +263,7 @@ func TestDecide(t *testing.T) {
 		"a pass of an earlier edit of rules": {all(passed, func(w *world) { w.benchmark.Generation = 3 }), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
 		"a verdict to come":                  {measured(metav1.ConditionUnknown, v1alpha1.ReasonNotJudged), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
 		"no verdict":                         {all(passed, func(w *world) { w.benchmark.Status.Conditions = w.benchmark.Status.Conditions[:2] }), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
-		"a pass with a peer that is not verified":   {all(passed, peerNotVerified), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "peer b was not verified itself"},
+		"a pass with a peer that is not verified":   {all(passed, peerNotVerified), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "peer b was not verified itself from begin to end"},
 		"a pass against several boots":              {passed, eventPassed, verifiedState, v1alpha1.ReasonPassed, "compared with 2 accepted boots with peer b: p99 says so"},
 		"a pass against one boot":                   {all(passed, oneBoot), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "its reference is one boot"},
 		"a pass against the same boot":              {all(passed, oneBoot, func(w *world) { w.benchmark.Status.Session.BootID = "boot-0" }), eventPassed, verifiedState, v1alpha1.ReasonPassed, "an earlier result of this boot"},

@@ -254,7 +254,7 @@ func TestOneRefusedCallChangesNothing(t *testing.T) {
 		v.Spec.Accept = &v1alpha1.AcceptRequest{Benchmark: "up-a-2", UserRequest: by}
 	})
 	failed.Status.History[1].ResultPin = mustPin(old)
-	failed.Status.History[1].IdentitySHA256 = failed.Status.History[0].IdentitySHA256
+	failed.Status.History[1].Identity = failed.Status.History[0].Identity
 	// Node a has all marks of a node that waits.
 	waits := of(unverified(v1alpha1.ReasonNewNode))
 	marked := func(n *corev1.Node) {
@@ -273,7 +273,7 @@ func TestOneRefusedCallChangesNothing(t *testing.T) {
 		want []string
 	}{
 		"a new boot": {objects: []client.Object{makeGate(enforced), makeNode("a", booted), of()}, want: []string{"Unverified IdentityChanged", "taint=NoSchedule", "label=false", "hold pod"}},
-		"a Pass":     {objects: []client.Object{makeGate(enforced), makeNode("a"), pass.verification, stored(pass)}, want: []string{"Verified Passed", "accepted=up-a-4", "label=true"}},
+		"a Pass":     {objects: []client.Object{makeGate(enforced), makeNode("a"), pass.verification, stored(pass), makeNode("b"), makeVerification("b")}, want: []string{"Verified Passed", "accepted=up-a-4", "label=true"}},
 		"a Fail":     {objects: []client.Object{makeGate(enforced), makeNode("a"), fail.verification, stored(fail)}, want: []string{"Failed Fail", "accepted=up-a-3", "taint=NoSchedule"}},
 		"a result that a user accepts": {
 			objects: []client.Object{makeGate(enforced), makeNode("a"), failed, old},

@@ -12,7 +12,6 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/identity"
-	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/standing"
 	"github.com/tailgate-dev/tailgate/internal/text"
 	"github.com/tailgate-dev/tailgate/internal/turns"
@@ -129,10 +128,11 @@ var transitions = []transition{
 	{event: eventReplaced, when: "the Node was deleted and created again for another machine", to: v1alpha1.VerificationUnverified,
 		clears: []statusField{fieldAll}, does: []effect{begin}},
 	{event: eventReturned, when: "the same, and the machine is the same or unknown", to: v1alpha1.VerificationUnverified,
-		clears: slices.Concat(forgotten, []statusField{fieldAsFound}), does: []effect{begin}},
-	{event: eventAway, when: "the Node was deleted", to: v1alpha1.VerificationUnverified, clears: slices.Concat(forgotten, []statusField{fieldAsFound})},
+		clears: forgotten, does: []effect{notFound, begin}},
+	{event: eventAway, when: "the Node was deleted", to: v1alpha1.VerificationUnverified, clears: forgotten, does: []effect{notFound}},
 	{event: eventDismissed, when: "the gate was deleted", to: v1alpha1.VerificationUnverified, clears: forgotten, does: []effect{retain}},
-	{event: eventAdopted, when: "the gate was deleted and created again", to: v1alpha1.VerificationUnverified, clears: forgotten, does: []effect{begin}},
+	{event: eventAdopted, when: "the gate was deleted and created again", to: v1alpha1.VerificationUnverified,
+		clears: slices.Concat(confirmed, []statusField{fieldAcceptRefused}), does: []effect{noteChanges, begin}},
 	{event: eventAsked, when: "`spec.verify` requests a measurement of a verified node, or of one in its turn", does: []effect{processVerify, awaitTurn}},
 	{event: eventDue, when: "its turn begins, by the schedule or because a user requested it", from: verifiedOnly, to: v1alpha1.VerificationUnverified,
 		clears: []statusField{fieldTurnRequest}, does: []effect{lend}},
@@ -143,7 +143,7 @@ var transitions = []transition{
 	{event: eventNameTaken, when: "another object has the name of the benchmark", from: unverifiedOnly, does: []effect{takeNumber}},
 	{event: eventRefused, when: "the API server refused the benchmark", from: unverifiedOnly, does: []effect{countSetback}},
 	{event: eventHeldUp, when: "the benchmark was not accepted, made no progress, or failed because of the cluster", from: measuringOnly, to: v1alpha1.VerificationUnverified,
-		clears: []statusField{fieldBenchmark}, does: []effect{countSetback}},
+		clears: []statusField{fieldBenchmark}, does: []effect{countSetback, countChosen}},
 	{event: eventDiscarded, when: "a user deleted or edited the benchmark", from: measuringOnly, to: v1alpha1.VerificationUnverified,
 		clears: []statusField{fieldBenchmark}, does: []effect{countDiscarded}},
 	{event: eventOtherPeer, when: "the verdict is Fail for the first time, and there is another peer", from: measuringOnly, to: v1alpha1.VerificationUnverified,
@@ -179,6 +179,12 @@ var (
 		c.status.Discarded++
 		return nil
 	}}
+	countChosen = effect{[]statusField{fieldDiscarded}, func(c *change) error {
+		if c.chosen {
+			c.status.Discarded++
+		}
+		return nil
+	}}
 	suspectPeer = effect{[]statusField{fieldSuspectPeer}, func(c *change) error {
 		c.status.SuspectPeer = c.suspect
 		return nil
@@ -192,7 +198,16 @@ var (
 		return nil
 	}}
 	noteChanges = effect{[]statusField{fieldChanged, fieldAsFound}, func(c *change) error {
-		c.status.Changed, c.status.AsFound = c.changed, c.status.AsFound && len(c.changed) == 0
+		c.status.Changed = c.changed
+		if len(c.changed) > 0 {
+			return notFound.apply(c)
+		}
+		return nil
+	}}
+	// notFound notes that a node is not as the gate found it. In mode Observe, the gate finds nodes as they
+	// are when the mode begins to hold some back.
+	notFound = effect{[]statusField{fieldAsFound}, func(c *change) error {
+		c.status.AsFound = c.status.AsFound && c.world.gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone
 		return nil
 	}}
 	countSetback = effect{[]statusField{fieldSetback}, func(c *change) error {
@@ -232,12 +247,13 @@ var (
 	// begin begins a verification of the node as it is now.
 	begin = effect{[]statusField{fieldAsFound, "markSetbacks", "nodeUID", "gateUID", "systemUUID", "identity", "absent"}, func(c *change) error {
 		w, status := c.world, c.status
-		status.AsFound = status.AsFound || c.reason == v1alpha1.ReasonNewNode && turns.Older(w.node, w.gate)
+		status.AsFound = status.AsFound || c.reason == v1alpha1.ReasonNewNode && turns.FoundBy(w.gate, w.node) ||
+			c.event == eventReplaced && w.gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone
 		if c.before.NodeUID != string(w.node.UID) {
 			status.MarkSetbacks = nil // They are about a Node that does not exist any more.
 		}
 		status.NodeUID, status.GateUID = string(w.node.UID), string(w.gate.UID)
-		status.SystemUUID = cmp.Or(w.node.Status.NodeInfo.SystemUUID, status.SystemUUID)
+		status.SystemUUID = identity.LatestUUID(w.node.Status.NodeInfo.SystemUUID, status.SystemUUID)
 		if is := w.compare(); c.event == eventReplaced {
 			status.Identity = identity.KeysOf(w.gate).Of(w.subject())
 		} else {
@@ -357,7 +373,7 @@ var observed = effect{[]statusField{"baselineTrouble", "retained", "gateUID", "i
 		// Keys may have been added to the gate, or removed, and values that were unknown are known now.
 		is := w.compare()
 		status.Identity, status.Absent = is.Values, is.Absent
-		status.SystemUUID = cmp.Or(w.node.Status.NodeInfo.SystemUUID, status.SystemUUID)
+		status.SystemUUID = identity.LatestUUID(w.node.Status.NodeInfo.SystemUUID, status.SystemUUID)
 	}
 	return nil
 }}
@@ -487,10 +503,6 @@ func (w *world) accepted(result v1alpha1.VerificationResult, by v1alpha1.Accepte
 }
 
 func (w *world) record(status *v1alpha1.LatencyVerificationStatus, of *v1alpha1.VerificationBenchmark, s step) error {
-	digest, err := result.Digest(status.Identity)
-	if err != nil {
-		return err
-	}
 	pin, err := pinOf(w.benchmark)
 	if err != nil {
 		return err
@@ -500,7 +512,7 @@ func (w *world) record(status *v1alpha1.LatencyVerificationStatus, of *v1alpha1.
 	status.Evidence = evidence(w.benchmark)
 	status.History = slices.Insert(status.History, 0, v1alpha1.VerificationResult{
 		Benchmark: of.Name, CompletionTime: metav1.Time{Time: w.now}, Outcome: s.outcome, Reason: s.reason,
-		Peer: of.Peer, IdentitySHA256: digest, ResultPin: pin, Ratio: ratio(w.benchmark.Status.Verdict),
+		Peer: of.Peer, Identity: identity.Measured(status.Identity), ResultPin: pin, Ratio: ratio(w.benchmark.Status.Verdict),
 	})
 	if s := w.benchmark.Status.Summary; s != nil {
 		status.History[0].P50, status.History[0].P99 = s.P50, s.P99

@@ -86,5 +86,5 @@ func running(w *world) {
 	s := &w.verification.Status
 	s.State, s.Conditions, s.Number, s.LastTransitionTime = v1alpha1.VerificationMeasuring, verifiedBecause(v1alpha1.ReasonMeasuring, "it is measured"), 4, at(4*time.Minute)
 	s.Benchmark = &v1alpha1.VerificationBenchmark{Name: b.Name, UID: string(b.UID), Peer: "b", PeerVerified: true, StartTime: *at(4 * time.Minute)}
-	w.otherPeer = true
+	w.otherPeer, w.peerVerified = true, true
 }
