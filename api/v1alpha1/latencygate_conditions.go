@@ -84,7 +84,7 @@ const (
 	// scheduleWindow.
 	ReasonScheduleTooShort = "ScheduleTooShort"
 	// ReasonSchedulePaused surfaces when turns of the schedule ended without a result, several in a row: something
-	// prevents all measurements. The nodes were given back as they were.
+	// prevents all measurements. The nodes were given back as they were, except those whose benchmark failed on the node.
 	ReasonSchedulePaused = "SchedulePaused"
 	// ReasonEnvironmentFailed surfaces when a benchmark failed because of the cluster and not because of a result: a pod
 	// was evicted or refused, or a node was lost. It is also a reason of state Unverified. The node is measured again.

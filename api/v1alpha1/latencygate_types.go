@@ -334,11 +334,11 @@ type ScheduleStatus struct {
 	TimeZone string `json:"timeZone,omitempty"`
 	// startTime is when the operator first saw this schedule, or the end of spec.suspend. No node is due for an earlier time.
 	StartTime metav1.Time `json:"startTime"`
-	// fruitless is the number of turns in a row, of any nodes, that ended without a result. After 5 of
-	// them, the schedule pauses until its next time, at which one node tries whether measurements work again.
+	// fruitless is the number of turns in a row, of any nodes, that ended without a result, and of
+	// benchmarks that failed. After 5 of them, the schedule pauses until its next time, at which one node tries whether measurements work again.
 	// +optional
 	Fruitless int32 `json:"fruitless,omitempty"`
-	// fruitlessTime is when the last of these turns ended.
+	// fruitlessTime is when the last of these ended.
 	// +optional
 	FruitlessTime *metav1.MicroTime `json:"fruitlessTime,omitempty"`
 }

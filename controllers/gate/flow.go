@@ -181,11 +181,13 @@ func requested(by *v1alpha1.UserRequest) step {
 	return step{event: eventDue, reason: v1alpha1.ReasonVerifyRequested, message: fmt.Sprintf("%s requested it: %s", by.RequestedBy, v1alpha1.FieldVerify)}
 }
 
-// orGivenBack returns the step that gives a node back if this one ends its turn without a result: there
-// is no verdict by the rules.
+// findings are the reasons of verdicts that say something about the node, or may: what failed may be its own doing.
+var findings = []string{v1alpha1.ReasonInconclusive, v1alpha1.ReasonBenchmarkFailed, v1alpha1.ReasonSlowerThanGroup}
+
+// orGivenBack returns the step that gives a node back if this one ends its turn without a result.
 func (s step) orGivenBack(turn *v1alpha1.Turn) step {
 	fruitless := s.event == eventHeldUp || s.event == eventRefused || s.event == eventDiscarded ||
-		s.event == eventUndecided && s.reason != v1alpha1.ReasonInconclusive
+		s.event == eventUndecided && !slices.Contains(findings, s.reason)
 	if turn == nil || !fruitless {
 		return s
 	}
@@ -477,6 +479,13 @@ var clusterFaults = []string{
 	v1alpha1.OutcomeAdmissionRejected, v1alpha1.OutcomeDevicePluginUnavailable, v1alpha1.OutcomeStartTimeout,
 }
 
+// lentFaults are further outcomes that give a verified, unchanged node back after its turn: what the pods need was not provided, or the
+// operator was away. All others may be the node's own doing.
+var lentFaults = []string{
+	v1alpha1.OutcomeNetworkFailed, v1alpha1.OutcomeNetworkMissing, v1alpha1.OutcomeNetworkChanged, v1alpha1.OutcomeProfileInvalid,
+	v1alpha1.OutcomeContainerConfig, v1alpha1.OutcomeToolMissing, v1alpha1.OutcomeVersionMismatch, v1alpha1.OutcomeOccupationExceeded,
+}
+
 // benchmarkFailed measures a node again if the cluster is the cause. A user who deletes pods can choose the results that are completed, so
 // that a benchmark that had results and lost a pod is repeated at most maxDiscarded times.
 func benchmarkFailed(w *world) step {
@@ -487,7 +496,8 @@ func benchmarkFailed(w *world) step {
 		fault = b.Status.Attempts[n-1].Outcome.Reason
 	}
 	chosen := fault == v1alpha1.OutcomePodLost && len(b.Status.Stored) > 0
-	if !slices.Contains(clusterFaults, fault) || chosen && w.verification.Status.Discarded >= maxDiscarded {
+	cluster := slices.Contains(clusterFaults, fault) || w.verification.Status.Turn != nil && slices.Contains(lentFaults, fault)
+	if !cluster || chosen && w.verification.Status.Discarded >= maxDiscarded {
 		return inconclusive(v1alpha1.ReasonBenchmarkFailed, message)
 	}
 	return step{event: eventHeldUp, chosen: chosen, reason: v1alpha1.ReasonEnvironmentFailed, message: fmt.Sprintf(

@@ -674,14 +674,13 @@ func TestTurnsThatEndWithoutAResult(t *testing.T) {
 		"deleted":              func(w *world) { w.benchmark = nil },
 		"deleted repeatedly":   func(w *world) { w.benchmark, w.verification.Status.Discarded = nil, maxDiscarded },
 		"edited":               func(w *world) { w.edited = true },
-		"the tool failed":      failed("ToolFailed"),
 		"results missing":      unjudged(v1alpha1.ReasonResultsMissing),
 		"baseline missing":     unjudged(v1alpha1.ReasonBaselineMissing),
 		"baseline unreadable":  unjudged(v1alpha1.ReasonBaselineUnreadable),
 		"an unknown rule":      unjudged(v1alpha1.ReasonRuleInvalid),
 		"a finished one stuck": unjudged(v1alpha1.ReasonNotJudged),
 	}
-	for _, outcome := range clusterFaults {
+	for _, outcome := range slices.Concat(clusterFaults, lentFaults) {
 		cases[outcome] = failed(outcome)
 	}
 	cases["a finished one stuck"] = all(cases["a finished one stuck"], func(w *world) { w.verification.Status.Benchmark.StartTime = *at(time.Hour) })
@@ -726,6 +725,10 @@ func TestTurnsThatEndWithoutAResult(t *testing.T) {
 		"a Fail in doubt is one":             {measured(metav1.ConditionFalse, v1alpha1.ReasonFail), v1alpha1.VerificationUnverified},
 		"so is a Fail":                       {all(measured(metav1.ConditionFalse, v1alpha1.ReasonFail), func(w *world) { w.otherPeer = false }), v1alpha1.VerificationFailed},
 		"a node that changed meanwhile":      {all(running, booted), v1alpha1.VerificationUnverified},
+		"the node's tool failed":             {all(running, failed(v1alpha1.OutcomeToolFailed)), v1alpha1.VerificationInconclusive},
+		"its Onload does not work":           {all(running, failed(v1alpha1.OutcomeAccelerationFailed)), v1alpha1.VerificationInconclusive},
+		"it runs out of memory":              {all(running, failed(v1alpha1.OutcomeOOMKilled)), v1alpha1.VerificationInconclusive},
+		"an outcome that is new":             {all(running, failed("Unheard")), v1alpha1.VerificationInconclusive},
 		"a value that was not known before":  {all(running, func(w *world) { w.verification.Status.Identity["Kernel"] = "" }), v1alpha1.VerificationUnverified},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -42,7 +42,9 @@ func TestMachineWithAnotherName(t *testing.T) {
 	former := func(changes ...func(*v1alpha1.LatencyVerification)) func(*world) {
 		return func(w *world) { w.formers = []*v1alpha1.LatencyVerification{makeVerification("old", changes...)} }
 	}
-	slow := func(v *v1alpha1.LatencyVerification) { v.Status.Reference[0].Rounds = gatetest.Rounds(800, 800, 800, 800, 800, 800) }
+	slow := func(v *v1alpha1.LatencyVerification) {
+		v.Status.Reference[0].Rounds = gatetest.Rounds(800, 800, 800, 800, 800, 800)
+	}
 	unknown := func(v *v1alpha1.LatencyVerification) { v.Status.Accepted, v.Status.Reference = nil, nil }
 	for name, c := range map[string]struct {
 		change func(*world)

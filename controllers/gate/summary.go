@@ -122,7 +122,7 @@ func operational(s *snapshot, chosen turns.Choice) metav1.Condition {
 	case s.refused != "":
 		return no(v1alpha1.ReasonVerificationRefused, "%s", text.Shorten(s.refused, 1024))
 	case s.Schedule.Paused() && !slices.ContainsFunc(s.Verifications, unmarked):
-		return no(v1alpha1.ReasonSchedulePaused, "the last %d turns ended without a result, and the nodes are verified as before; the schedule pauses until its next time%s",
+		return no(v1alpha1.ReasonSchedulePaused, "the last %d measurements ended without a result; the schedule pauses until its next time%s",
 			s.Schedule.Status.Fruitless, text.Shorten(lastTurn(s.Verifications), 1024))
 	case len(troubled) > 0:
 		return no(troubled[0].Reason, "%d nodes: %s", len(troubled), text.Shorten(troubled[0].Message, 1024))

@@ -510,6 +510,12 @@ func TestFruitlessTurns(t *testing.T) {
 	measured := func(d time.Duration) func(*v1alpha1.LatencyVerification) {
 		return func(v *v1alpha1.LatencyVerification) { v.Status.LastMeasurementTime = at(d) }
 	}
+	broken := func(d time.Duration) func(*v1alpha1.LatencyVerification) {
+		return func(v *v1alpha1.LatencyVerification) {
+			v.Status.State, v.Status.LastMeasurementTime = v1alpha1.VerificationInconclusive, at(d)
+			v.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionVerified, Reason: v1alpha1.ReasonBenchmarkFailed}}
+		}
+	}
 	type changes = []func(*v1alpha1.LatencyVerification)
 	known := &v1alpha1.ScheduleStatus{Fruitless: 3, FruitlessTime: new(metav1.NewMicroTime(ago(30 * time.Minute)))}
 	for name, c := range map[string]struct {
@@ -523,6 +529,9 @@ func TestFruitlessTurns(t *testing.T) {
 		"the same as before":        {known, []changes{{failed(30 * time.Minute)}, {failed(time.Hour)}}, 3},
 		"a result since":            {known, []changes{{failed(30 * time.Minute)}, {measured(time.Minute)}}, 0},
 		"a result, and one more":    {known, []changes{{failed(time.Minute)}, {measured(2 * time.Minute)}}, 1},
+		"a failed benchmark":        {known, []changes{{failed(time.Hour), broken(time.Minute)}, {measured(31 * time.Minute)}}, 4},
+		"one of before":             {known, []changes{{failed(time.Hour), broken(30 * time.Minute)}}, 3},
+		"an inconclusive verdict":   {known, []changes{{in(v1alpha1.VerificationInconclusive), measured(time.Minute)}}, 0},
 		"a changed node that rests": {known, []changes{{unverified(v1alpha1.ReasonIdentityChanged), failed(time.Minute)}}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -102,7 +102,7 @@ func (s Schedule) Paused() bool {
 	return s.Status != nil && s.Status.Fruitless >= v1alpha1.MaxFruitless && !s.Fired.After(s.Status.FruitlessTime.Time)
 }
 
-// count notes how the turns of verifications ended since the last one that is known.
+// count notes how the measurements of verifications ended since the last one that is known.
 func (s *Schedule) count(all []*v1alpha1.LatencyVerification) {
 	if s.Status == nil {
 		return
@@ -114,8 +114,10 @@ func (s *Schedule) count(all []*v1alpha1.LatencyVerification) {
 	var ends []end
 	known := ptr.Deref(s.Status.FruitlessTime, metav1.MicroTime{}).Time
 	for _, v := range all {
-		if last := v.Status.LastMeasurementTime; last != nil && !last.Time.Before(known.Truncate(time.Second)) {
-			ends = append(ends, end{last.Time, true})
+		// What failed may be the node's own doing, so that it is held; when all nodes fail, the schedule must not hold them all.
+		failed := v.Status.State == v1alpha1.VerificationInconclusive && v.Status.Verified().Reason == v1alpha1.ReasonBenchmarkFailed
+		if last := v.Status.LastMeasurementTime; last != nil && (failed && last.Time.After(known) || !failed && !last.Time.Before(known.Truncate(time.Second))) {
+			ends = append(ends, end{last.Time, !failed})
 		}
 		if last := v.Status.Setback; last != nil && v.Status.State.Passed() && last.FailureTime != nil && last.FailureTime.After(known) {
 			ends = append(ends, end{last.FailureTime.Time, false})
