@@ -42,7 +42,7 @@ func (b boots) simulate(t *testing.T, random *rand.Rand) (e outcomes) {
 	tolerances := sessions.Tolerances{}
 	for i := range names {
 		names[i] = fmt.Sprintf("c%02d", i)
-		tolerances[sessions.Key("v", names[i], rule.Metric)] = 5000
+		tolerances[v1alpha1.ComparedValue{Variant: "v", Cell: names[i], Metric: rule.Metric}] = 5000
 	}
 	type measurement map[string][]stats.Observation
 	measure := func(levels []float64) measurement {
@@ -54,10 +54,9 @@ func (b boots) simulate(t *testing.T, random *rand.Rand) (e outcomes) {
 		}
 		return m
 	}
-	measured := func(m measurement) sessions.Measured {
-		all := sessions.Measured{}
-		for name, rounds := range m {
-			all[sessions.Key("v", name, rule.Metric)] = rounds
+	measured := func(m measurement) (all []v1alpha1.ValueRounds) {
+		for _, name := range names[:min(len(names), v1alpha1.MaxSeries)] {
+			all = append(all, sessions.Rounds(v1alpha1.ComparedValue{Variant: "v", Cell: name, Metric: rule.Metric}, m[name], sessions.FirstRounds))
 		}
 		return all
 	}
@@ -73,7 +72,7 @@ func (b boots) simulate(t *testing.T, random *rand.Rand) (e outcomes) {
 					return c
 				}
 				base := cell(last[name])
-				rounds, between := r.Of(sessions.Key("v", name, rule.Metric))
+				rounds, between := r.Of(v1alpha1.ComparedValue{Variant: "v", Cell: name, Metric: rule.Metric})
 				base.References = map[v1alpha1.Metric]verdict.Reference{rule.Metric: {Rounds: rounds, Between: between, LeaveOut: r.LeaveOut}}
 				in.Candidate, in.Baseline = append(in.Candidate, cell(m[name][:n])), append(in.Baseline, base)
 			}
@@ -109,10 +108,10 @@ func (b boots) simulate(t *testing.T, random *rand.Rand) (e outcomes) {
 					judge := func(levels []float64) (v1alpha1.VerdictOutcome, bool) {
 						m := measure(levels)
 						outcome := judged(r, m, last[i])
-						if outcome == v1alpha1.VerdictPass && r.Drifted(measured(m), tolerances) != "" {
+						if outcome == v1alpha1.VerdictPass && sessions.Drifted(n.Reference, peer, measured(m), tolerances) != "" {
 							outcome = v1alpha1.VerdictInconclusive
 						}
-						return outcome, r.Provisional(measured(m)) != ""
+						return outcome, r.Provisional(measured(m)) != "" || b.values > v1alpha1.MaxSeries
 					}
 					outcome, _ = judge(levels)
 					if u == b.upgrade {
@@ -132,13 +131,13 @@ func (b boots) simulate(t *testing.T, random *rand.Rand) (e outcomes) {
 					}
 				}
 				s := v1alpha1.MeasuredSession{Time: metav1.NewTime(time.Unix(int64(u)*1e6+int64(i), 0)), BootID: boot, Peer: peer, Identity: identity,
-					Accepted: outcome == v1alpha1.VerdictPass, Levels: measured(m).Levels()}
+					Accepted: outcome == v1alpha1.VerdictPass, Levels: sessions.Levels(measured(m))}
 				if s.Accepted {
-					n.Reference, last[i] = sessions.Extend(n.Reference, v1alpha1.ReferenceSession{Time: s.Time, BootID: boot, Peer: peer}, measured(m), &gate), m
+					n.Reference, last[i] = sessions.Extend(n.Reference, v1alpha1.ReferenceSession{Time: s.Time, BootID: boot, Peer: peer, Rounds: measured(m)}, &gate), m
 				}
 				n.Recent = sessions.Remember(n.Recent, s)
 				if (i+1)%max(1, b.nodes/4) == 0 || i == b.nodes-1 {
-					gate.Spread, gate.Changes = sessions.Spread(nodes), sessions.Changes(nodes, tolerances)
+					gate.Spread, gate.Changes = sessions.Spread(nodes), sessions.Fleet(nodes, tolerances)
 				}
 			}
 		}

@@ -27,9 +27,9 @@ const (
 	efficiency = 0.25
 	// gateWeight weighs the gate's SD against own differences, of which each counts as mostOwn SDs at most.
 	gateWeight, mostOwn = 1, 8
-	// inDoubt is the least SD that a Fail assumes in doubt, in parts of the tolerance: with it, at most 0.5 % of unchanged sessions
-	// fail, if sessions differ by no more than the tolerance.
-	inDoubt = 0.8
+	// inDoubt is the least SD that a Fail assumes in doubt, in parts of the tolerance as a logarithm: with it, at most 0.5 % of
+	// unchanged sessions fail, if sessions differ by no more than the tolerance.
+	inDoubt = 0.82
 )
 
 // Sigma returns the SD between sessions for a rule's tolerance, and its degrees of freedom.
@@ -58,7 +58,7 @@ func (b Between) Half(t Tolerance, eachSide OneIn) float64 {
 func (b Between) HalfToFail(t Tolerance, eachSide OneIn) float64 {
 	sigma, degrees := b.Sigma(t)
 	if b.Doubt {
-		sigma = max(sigma, inDoubt*float64(t)/whole)
+		sigma = max(sigma, inDoubt*math.Log(t.Above().Float64()))
 	}
 	return QuantileT(eachSide, degrees) * sigma * math.Sqrt(b.Share)
 }
