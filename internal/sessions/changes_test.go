@@ -268,8 +268,11 @@ func TestBoundsOfALook(t *testing.T) {
 		}
 		t.Logf("%d nodes: one in %.1f", nodes, 1/ever)
 	}
-	if _, _, bounded := bounds(make([]float64, 6), 32); bounded {
-		t.Error("six nodes bound 32 values")
+	for among, fewest := range map[int]int{1: 6, 13: 12, 32: 14} {
+		_, _, less := bounds(make([]float64, fewest-1), among)
+		if _, _, bounded := bounds(make([]float64, fewest), among); !bounded || less {
+			t.Errorf("%d values: %d nodes bound them %v, one less %v", among, fewest, bounded, less)
+		}
 	}
 }
 
