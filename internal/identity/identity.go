@@ -223,11 +223,11 @@ func Kept(all map[string]string) map[string]string {
 
 // Key returns changes as one text, which only the same changes have; empty without any.
 func Key(all []v1alpha1.IdentityChange) string {
-	key := ""
+	var key strings.Builder
 	for _, c := range all {
-		key += c.Key + "\x00" + c.From + "\x00" + c.To + "\x00"
+		fmt.Fprintf(&key, "%q=%q→%q;", c.Key, c.From, c.To)
 	}
-	return key
+	return key.String()
 }
 
 const maxNamed = 3
