@@ -137,7 +137,7 @@ var _ = Describe("A gate's nodes stay held, whatever", Label("gate"), needs("adm
 			To(MatchError(ContainSubstring("is the gate's to write")))
 		v := verification(ctx, node)
 		Expect(write(ctx, editor, v, `{"metadata":{"finalizers":null,"labels":{"any":"label"}}}`)).
-			To(MatchError(ContainSubstring("allows only annotations")))
+			To(MatchError(ContainSubstring("allows only spec.verify and spec.accept")))
 		Expect(editor.Status().Patch(ctx, v, client.RawPatch(types.MergePatchType, []byte(`{"status":{"state":"Verified"}}`)))).
 			To(MatchError(ContainSubstring("cannot patch resource")))
 		Expect(editor.Delete(ctx, v)).To(MatchError(ContainSubstring("cannot delete resource")))
