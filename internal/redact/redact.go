@@ -112,12 +112,14 @@ func bounded(s string, from, to int) bool {
 // dropped are fields of objects that say nothing about a fault, and may contain secrets.
 var dropped = []string{"managedFields", "env", "envFrom", "args", "command", "images", "ownerReferences", "selfLink"}
 
-// named are the keys of fields that hold a name, with the kind of its word.
+// named are the keys of fields that hold a name, or a reference with a name, with the kind of its word.
 var named = map[string]string{
 	"nodeName": "node", "clientNode": "node", "serverNode": "node", "node": "node", "hostname": "node", "kubernetes.io/hostname": "node",
 	"namespace": "namespace", "providerID": "provider", "machineID": "id", "systemUUID": "id", "bootID": "id", "uid": "id", "user": "user",
-	"serviceAccountName": "account", "serviceAccount": "account", "benchmarkRef": "object", "topology.kubernetes.io/zone": "zone",
+	"serviceAccountName": "account", "serviceAccount": "account", "topology.kubernetes.io/zone": "zone",
 	"topology.kubernetes.io/region": "region", "hostIP": "address", "podIP": "address",
+	"benchmark": "benchmark", "matrix": "matrix", "gate": "gate", "gateName": "gate", "networkRef": "network", "configMapName": "object",
+	"configMap": "object", "peer": "node", "requestedBy": "user",
 }
 
 // labelled are the keys of fields with labels.
@@ -141,12 +143,15 @@ func (n *Names) Collect(v any) {
 func (n *Names) field(in map[string]any, key string, value any) {
 	text, isText := value.(string)
 	fields, _ := value.(map[string]any)
+	reference, refers := fields["name"].(string)
 	switch {
 	case slices.Contains(dropped, key):
 		delete(in, key)
 		return
 	case isText && named[key] != "":
 		n.Add(named[key], text)
+	case refers && named[key] != "":
+		n.Add(named[key], reference)
 	case isText && (key == "image" || key == "Image" || key == "imageID" || key == "ImageID"):
 		n.image(text)
 	case key == "annotations":

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
 // TestText replaces each name by the same word, within the names that are made of it, and leaves versions and devices.
@@ -74,5 +76,45 @@ func TestCollect(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]any{"label-2": "value-1"}, out["spec"].(map[string]any)["nodeSelector"]); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestReferences replaces the names of objects and users that Tailgate's own objects hold: a baseline, a network, an acceptance.
+func TestReferences(t *testing.T) {
+	objects := []any{
+		v1alpha1.LatencyBenchmark{
+			Spec: v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{
+				Network: v1alpha1.Network{Type: v1alpha1.NetworkNAD, NAD: &v1alpha1.NADNetwork{NetworkRef: v1alpha1.NetworkRef{Namespace: "secret-ns", Name: "secret-network"}}},
+				Criteria: &v1alpha1.Criteria{Baseline: &v1alpha1.Baseline{
+					Benchmark: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "secret-before"}}, Gate: &v1alpha1.ObjectName{Name: "secret-gate"},
+					Matrix: &v1alpha1.ObjectName{Name: "secret-pairs"}, Export: &v1alpha1.ExportedBaseline{ConfigMapName: "secret-export"},
+				}},
+			}},
+		},
+		v1alpha1.LatencyVerification{
+			Spec: v1alpha1.LatencyVerificationSpec{
+				GateName: "secret-nodes", NodeName: "secret-node",
+				Accept: &v1alpha1.AcceptRequest{Benchmark: "secret-accepted", UserRequest: v1alpha1.UserRequest{RequestedBy: "secret-user"}},
+			},
+			Status: v1alpha1.LatencyVerificationStatus{Accepted: &v1alpha1.AcceptedResult{Benchmark: "secret-reference", Peer: "secret-peer"}},
+		},
+	}
+	for _, object := range objects {
+		content, err := json.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var v any
+		if err := json.Unmarshal(content, &v); err != nil {
+			t.Fatal(err)
+		}
+		n := New()
+		n.Collect(v)
+		if content, err = json.Marshal(n.Apply(v)); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(content), "secret") {
+			t.Errorf("a name is left: %s", content)
+		}
 	}
 }
