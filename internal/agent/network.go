@@ -210,9 +210,17 @@ func leavingBy(from, to net.IP) (net.Interface, error) {
 
 // leavesBy returns an error unless messages to the other end leave by an interface.
 func leavesBy(iface net.Interface, from, to net.IP) error {
-	other, err := leavingBy(from, to)
-	if err == nil && other.Index != iface.Index {
-		err = tool.Fail(v1alpha1.OutcomeWrongNetwork, "messages to %s would leave by %s, not by %s: do both ends have an address in one subnet there?", to, other.Name, iface.Name)
+	by, err := leavingBy(from, to)
+	if err != nil {
+		return err
 	}
-	return err
+	return wrongWay(to, by, iface)
+}
+
+// wrongWay returns an error if messages leave by another interface than the one that was asked for.
+func wrongWay(to net.IP, by, asked net.Interface) error {
+	if by.Index == asked.Index {
+		return nil
+	}
+	return tool.Fail(v1alpha1.OutcomeWrongNetwork, "messages to %s would leave by %s, not by %s: do both ends have an address in one subnet there?", to, by.Name, asked.Name)
 }

@@ -59,7 +59,7 @@ func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 	if client, ok := l.conn.RemoteAddr().(*net.TCPAddr); ok {
 		by, err := leavingBy(address, client.IP)
 		if e.Task.Interface != "" && err == nil {
-			err = leavesBy(iface, address, client.IP)
+			err = wrongWay(client.IP, by, iface)
 		}
 		if err != nil {
 			return result.Document{}, err
