@@ -44,9 +44,12 @@ func NewProtection(ctx context.Context, live client.Reader, writer client.Writer
 	return p
 }
 
-// Start checks until the context ends.
+// Start checks again, after each period, until the context ends.
 func (p *Protection) Start(ctx context.Context) error {
-	wait.UntilWithContext(ctx, p.check, protectionPeriod)
+	_ = wait.PollUntilContextCancel(ctx, protectionPeriod, false, func(ctx context.Context) (bool, error) {
+		p.check(ctx)
+		return false, nil
+	}) // It ends only with the context.
 	return nil
 }
 
@@ -107,14 +110,14 @@ func (p *Protection) look(ctx context.Context) (string, error) {
 	if missing := protection.Missing(policies.Items, bindings.Items); missing != "" {
 		return "admission policies of config/policy do not protect the cluster: " + missing + "; install Tailgate whole", nil
 	}
-	for verb, want := range map[string]bool{"act": true, "exempt": false} {
+	for _, verb := range []string{"act", "exempt"} {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Group: v1alpha1.GroupVersion.Group, Resource: "managers", Verb: verb},
 		}}
 		if err := p.Client.Create(ctx, review); err != nil {
 			return "", err
 		}
-		if review.Status.Allowed != want {
+		if review.Status.Allowed != (verb == "act") {
 			return fmt.Sprintf("the admission policies do not apply to this manager, because its right %s on managers.%s is %t: bind its service account to "+
 				"ClusterRole tailgate-manager-identity, and to no role with all rights", verb, v1alpha1.GroupVersion.Group, review.Status.Allowed), nil
 		}
