@@ -9,23 +9,22 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/tailgate-dev/tailgate/internal/protection"
+	"github.com/tailgate-dev/tailgate/test/policyfiles"
 )
 
 func TestProtection(t *testing.T) {
+	policies, bindings := policyfiles.Read(t, "../config/policy")
 	var objects []client.Object
-	for _, name := range protection.Policies {
-		objects = append(objects,
-			&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{protection.Label: name}}},
-			&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-				PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-			}})
+	for i := range policies {
+		objects = append(objects, &policies[i])
+	}
+	for i := range bindings {
+		objects = append(objects, &bindings[i])
 	}
 	allowed := map[string]bool{"act": true}
 	var listErr error
@@ -78,11 +77,11 @@ func TestProtection(t *testing.T) {
 	p.check(t.Context())
 	expect("no right to look", "cannot check its admission policies: ", true)
 	listErr = nil
-	if err := api.Delete(t.Context(), objects[1]); err != nil {
+	if err := api.Delete(t.Context(), &bindings[0]); err != nil {
 		t.Fatal(err)
 	}
 	p.check(t.Context())
-	expect("a binding is gone", protection.Policies[0]+" (", true)
+	expect("a binding is gone", bindings[0].Spec.PolicyName+" has no binding that denies everywhere", true)
 
 	listErr = errors.New("the API server is away")
 	first := NewProtection(t.Context(), api, api)

@@ -34,8 +34,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
-	"github.com/tailgate-dev/tailgate/internal/protection"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/test/policyfiles"
 )
 
 const testVF = "amd.com/sf_vf"
@@ -46,6 +46,8 @@ type ward struct {
 	manager  []appsv1.Deployment
 	networks []map[string]any
 	classes  []resourcev1.DeviceClass
+	policies []admissionregistrationv1.ValidatingAdmissionPolicy
+	bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding
 	// unbound admission policies have no binding.
 	unbound int
 	slices  []resourcev1.ResourceSlice
@@ -145,18 +147,11 @@ func (w *ward) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		}))
 	})
 	const admission, version = "/apis/admissionregistration.k8s.io/v1/", "admissionregistration.k8s.io/v1"
-	policies, bindings := []admissionregistrationv1.ValidatingAdmissionPolicy{}, []admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
-	for _, name := range protection.Policies {
-		policies = append(policies, admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{protection.Label: name}}})
-		bindings = append(bindings, admissionregistrationv1.ValidatingAdmissionPolicyBinding{Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-		}})
-	}
 	mux.HandleFunc("GET "+admission+"validatingadmissionpolicies", func(http.ResponseWriter, *http.Request) {
-		list(version, "ValidatingAdmissionPolicyList", policies)
+		list(version, "ValidatingAdmissionPolicyList", w.policies)
 	})
 	mux.HandleFunc("GET "+admission+"validatingadmissionpolicybindings", func(http.ResponseWriter, *http.Request) {
-		list(version, "ValidatingAdmissionPolicyBindingList", bindings[:len(bindings)-w.unbound])
+		list(version, "ValidatingAdmissionPolicyBindingList", w.bindings[:len(w.bindings)-w.unbound])
 	})
 	mux.HandleFunc("GET /apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}", func(http.ResponseWriter, *http.Request) {
 		known, _ := ownDefinitions()
@@ -275,6 +270,7 @@ func peerOf(p *corev1.Pod) string {
 // serve starts the server, and returns the arguments of a call.
 func (w *ward) serve(t *testing.T, args ...string) []string {
 	t.Helper()
+	w.policies, w.bindings = policyfiles.Read(t, "../../config/policy")
 	server := httptest.NewServer(w)
 	t.Cleanup(server.Close)
 	kubeconfig := filepath.Join(t.TempDir(), "config")

@@ -18,9 +18,9 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/pods"
-	"github.com/tailgate-dev/tailgate/internal/protection"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/test/golden"
+	"github.com/tailgate-dev/tailgate/test/policyfiles"
 )
 
 const (
@@ -91,15 +91,9 @@ func fitNode(name string) Node {
 }
 
 // fit returns a cluster whose lines are all good.
-func fit() Observed {
-	var policies []admissionregistrationv1.ValidatingAdmissionPolicy
-	var bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding
-	for _, name := range protection.Policies {
-		policies = append(policies, admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{protection.Label: name}}})
-		bindings = append(bindings, admissionregistrationv1.ValidatingAdmissionPolicyBinding{Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
-		}})
-	}
+func fit(t testing.TB) Observed {
+	t.Helper()
+	policies, bindings := policyfiles.Read(t, "../../config/policy")
 	return Observed{
 		Policies: policies, PolicyBindings: bindings,
 		Namespace: "perf", Unseen: map[string]string{}, MultusKind: true,
@@ -131,7 +125,7 @@ func claimedOnA(count string) func(*Observed) {
 }
 
 func TestGoodClusterIsGood(t *testing.T) {
-	o := fit()
+	o := fit(t)
 	o.LeftOut["cp-1"] = "node-role.kubernetes.io/control-plane:NoSchedule"
 	r := Diagnose(o)
 	for _, l := range r.Lines {
@@ -250,7 +244,11 @@ func TestChecks(t *testing.T) {
 		{"a manager that is not ready", changes{func(o *Observed) { o.Manager.Ready = 0 }}, true, "manager", "", Error, "none of 1"},
 		{"Deployments that the user may not list", changes{unseen("deployments")}, true, "manager", "", Unknown, "deployments"},
 		{"a kind that is not served", changes{func(o *Observed) { o.Definitions[1].Served = false }}, true, "definitions", "", Error, "latencygates"},
-		{"a policy that is gone", changes{func(o *Observed) { o.Policies = o.Policies[1:] }}, true, "policies", "", Error, "gate-operate (not installed)"},
+		{"a policy that is gone", changes{func(o *Observed) {
+			o.Policies = slices.DeleteFunc(o.Policies, func(p admissionregistrationv1.ValidatingAdmissionPolicy) bool {
+				return p.Name == "tailgate-gate-operate"
+			})
+		}}, true, "policies", "", Error, "gate-operate (not installed)"},
 		{"policies that the user may not list", changes{unseen("validatingadmissionpolicies")}, true, "policies", "", Unknown, "validatingadmissionpolicies"},
 		{"a kind of another version", changes{func(o *Observed) { o.Definitions[0].Same = false }}, true, "definitions", "", Warning, "latencybenchmarks"},
 		{"kinds that the user may not read", changes{unseen("customresourcedefinitions")}, true, "definitions", "", Unknown, "customresourcedefinitions"},
@@ -475,7 +473,7 @@ func TestChecks(t *testing.T) {
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			o := fit()
+			o := fit(t)
 			for _, change := range c.changes {
 				change(&o)
 			}
@@ -514,7 +512,7 @@ func TestEveryCheckIsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := fit()
+	o := fit(t)
 	o.LeftOut["cp-1"] = "x:NoSchedule"
 	o.Nodes[0].Looks[0].Inspection.Evidence.BootID = "boot-b"
 	o.Nodes[0].Looks[1].Inspection.Evidence.BootID = "boot-b"
@@ -527,7 +525,7 @@ func TestEveryCheckIsDocumented(t *testing.T) {
 
 // After an intended change, run go test ./internal/doctor -update, and read the difference.
 func TestTable(t *testing.T) {
-	o := fit()
+	o := fit(t)
 	for _, change := range []func(*Observed){
 		seenOnA(shared), factOnA("cpu.governor", "powersave"), unseen("deployments"),
 		troubleOnA(KindNetwork, v1alpha1.OutcomeNetworkFailed, "plugin said\n\x1b[2Jno"),
@@ -550,7 +548,7 @@ func TestTable(t *testing.T) {
 // A cluster without findings has a line for itself and one for each node.
 func TestTableOfGoodCluster(t *testing.T) {
 	want := "good     cluster  9 good\ngood     a        20 good\ngood     b        20 good\n\ngood: 2 nodes, 49 good\n"
-	o := fit()
+	o := fit(t)
 	o.LeftOut["cp-1"] = "x:NoSchedule"
 	if diff := cmp.Diff(want, Diagnose(o).Table(false, nil)); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)
@@ -562,7 +560,7 @@ func TestTableOfGoodCluster(t *testing.T) {
 
 // Nodes of one machine have no warnings, but all errors.
 func TestSimulation(t *testing.T) {
-	o := fit()
+	o := fit(t)
 	for _, change := range []func(*Observed){
 		seenOnA(func(i *result.Inspection) { i.Evidence.BootID, i.Evidence.Clocksource = "boot-b", "kvm-clock" }),
 		factOnA("cpu.hypervisor", "yes"), troubleOnA(KindNetwork, v1alpha1.OutcomeNetworkFailed, "no"),
@@ -621,7 +619,7 @@ func FuzzNetwork(f *testing.F) {
 		f.Add(text, "")
 	}
 	f.Fuzz(func(t *testing.T, config, resource string) {
-		o := fit()
+		o := fit(t)
 		o.Networks[0].Config, o.Networks[0].Resource = config, resource
 		if lines := networks(o); len(lines) != 1 {
 			t.Errorf("%d lines", len(lines))

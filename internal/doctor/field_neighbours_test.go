@@ -18,7 +18,7 @@ func fieldOfError(t *testing.T, c field.Case) map[string]string {
 			continue
 		}
 		event := corev1.Event{Reason: "FailedCreatePodSandBox", Message: strings.ReplaceAll(said, `\n'`, "\n'")}
-		o := fit()
+		o := fit(t)
 		lookOnA(KindNetwork, func(l *Look) {
 			l.Trouble, l.Inspection = TroubleOf(&corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodPending}}, []corev1.Event{event}), nil
 		})(&o)
@@ -46,7 +46,7 @@ func TestFieldNeighbours(t *testing.T) {
 		if c.Arguments["error"] != "" {
 			return fieldOfError(t, c)
 		}
-		o := fit()
+		o := fit(t)
 		network(func(n *Network) { n.Config = string(c.Read(t)) })(&o)
 		return fieldOfLines(o, "network")
 	})
@@ -55,7 +55,7 @@ func TestFieldNeighbours(t *testing.T) {
 // Cases of Onload (test/field).
 func TestFieldOnload(t *testing.T) {
 	field.Run(t, "onload", "internal/doctor", func(_ *testing.T, c field.Case) map[string]string {
-		o := fit()
+		o := fit(t)
 		for i := range o.Nodes {
 			n := &o.Nodes[i]
 			if nic := c.Arguments["nic"]; nic != "" {

@@ -22,7 +22,7 @@ func TestField(t *testing.T) {
 		if c.Input != "" {
 			return ofBugReport(t, c)
 		}
-		o := fit()
+		o := fit(t)
 		for key, value := range c.Arguments {
 			node, name, other := strings.Cut(key, " ")
 			if !other {

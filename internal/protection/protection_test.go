@@ -1,40 +1,19 @@
 package protection
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"sigs.k8s.io/yaml"
+
+	"github.com/tailgate-dev/tailgate/test/policyfiles"
 )
 
-// installed returns the policies and bindings of config/policy.
-func installed(t *testing.T) (policies []admissionregistrationv1.ValidatingAdmissionPolicy, bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding) {
-	t.Helper()
-	for _, file := range []string{"manager.yaml", "users.yaml"} {
-		data, err := os.ReadFile("../../config/policy/" + file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, document := range strings.Split(string(data), "\n---\n") {
-			var policy admissionregistrationv1.ValidatingAdmissionPolicy
-			var binding admissionregistrationv1.ValidatingAdmissionPolicyBinding
-			if err := yaml.UnmarshalStrict([]byte(document), &policy); err == nil && policy.Kind == "ValidatingAdmissionPolicy" {
-				policies = append(policies, policy)
-			} else if err := yaml.UnmarshalStrict([]byte(document), &binding); err == nil {
-				bindings = append(bindings, binding)
-			} else {
-				t.Fatal(err)
-			}
-		}
-	}
-	return policies, bindings
-}
+const folder = "../../config/policy"
 
 func TestConfigPolicyIsWhole(t *testing.T) {
-	policies, bindings := installed(t)
+	policies, bindings := policyfiles.Read(t, folder)
 	if missing := Missing(policies, bindings); missing != "" {
 		t.Error("missing: ", missing)
 	}
@@ -66,7 +45,7 @@ func TestMissing(t *testing.T) {
 			}, want: "no binding that denies everywhere"},
 			"bound to a part": {binding: func(b *binding) { b.Spec.MatchResources = &admissionregistrationv1.MatchResources{} }, want: "no binding that denies everywhere"},
 		} {
-			policies, bindings := installed(t)
+			policies, bindings := policyfiles.Read(t, folder)
 			for i := range policies {
 				if p := &policies[i]; p.Labels[Label] == name {
 					for k := range bindings {
@@ -92,7 +71,7 @@ func TestMissing(t *testing.T) {
 
 // With a prefix of Kustomize, the objects have other names.
 func TestOtherNames(t *testing.T) {
-	policies, bindings := installed(t)
+	policies, bindings := policyfiles.Read(t, folder)
 	for i := range policies {
 		policies[i].Name = "a-" + policies[i].Name
 	}

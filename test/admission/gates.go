@@ -117,7 +117,7 @@ func verifications() []Case {
 		verification("no gate", "", "node-a", "spec.gateName"),
 		verification("a node with a slash", "gate", "a/b", "spec.nodeName"),
 		verification("no node", "gate", "", "spec.nodeName"),
-		request("an acceptance by nobody", "{benchmark: b, requestTime: '2026-05-04T12:00:00Z'}", "spec.accept.requestedBy", "Required"),
+		request("an acceptance without a user", "{benchmark: b, requestTime: '2026-05-04T12:00:00Z'}", "spec.accept.requestedBy", "Required"),
 		request("an acceptance of nothing", "{benchmark: '', requestedBy: a, requestTime: '2026-05-04T12:00:00Z'}", "spec.accept.benchmark", "at least 1"),
 		request("an acceptance at no time", "{benchmark: b, requestedBy: a}", "spec.accept.requestTime", "Required"),
 	}

@@ -194,7 +194,7 @@ func applyAdmission(ctx context.Context) {
 	sample, err := os.ReadFile("../../config/samples/gates/admission.yaml")
 	Expect(err).NotTo(HaveOccurred())
 	our := strings.NewReplacer(`"latency" in`, `"`+gated+`" in`, `["latency"] == "gated"`, `["`+gated+`"] == ""`,
-		"name: fast-nodes", "name: e2e", "tailgate-system:manager", managerNamespace+":manager")
+		"name: fast-nodes", "name: e2e")
 	file := filepath.Join(GinkgoT().TempDir(), "admission.yaml")
 	Expect(os.WriteFile(file, []byte(our.Replace(string(sample))), 0o600)).To(Succeed())
 	DeferCleanup(func(ctx context.Context) {

@@ -49,7 +49,7 @@ func TestUntrusted(t *testing.T) {
 		"half an hour back":     {server.URL, own, -30 * time.Minute, ""},
 		"two hours back":        {server.URL, own, -2 * time.Hour, "was set back after the cluster was made"},
 		"another's certificate": {server.URL, x509.NewCertPool(), 0, "is not the API server of this cluster"},
-		"nobody answers":        {"https://" + closed.Addr().String(), own, 0, ""},
+		"no server answers":     {"https://" + closed.Addr().String(), own, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{

@@ -46,7 +46,7 @@ func TestControllersOfOthers(t *testing.T) {
 		limit, boot string
 		want        bool // it stays enabled
 	}{
-		"nobody uses it":    {},
+		"without programs":  {},
 		"another's limit":   {limit: "4194304", want: true},
 		"an earlier boot's": {boot: "0b3c6d9e ", want: true},
 	} {
