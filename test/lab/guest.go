@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/test/lab/machine"
 	"github.com/tailgate-dev/tailgate/test/localcluster/guestnode"
 )
@@ -70,6 +72,43 @@ func prepare() error {
 		if err := guestnode.LoadModule(m); err != nil {
 			return err
 		}
+	}
+	if b.TestCPUs != "" {
+		return confine(b.TestCPUs)
+	}
+	return nil
+}
+
+// confine keeps this process and those that it starts outside a pod on the given CPUs, as well as the kernel's threads that may run
+// anywhere: rcu_preempt alone takes several per cent of a CPU. A pod's cgroup is not below that of the tests.
+func confine(cpus string) error {
+	set, err := result.ParseCPUs(cpus)
+	if err != nil {
+		return err
+	}
+	mask, allowed := 0, unix.CPUSet{}
+	for _, cpu := range set.List() {
+		mask |= 1 << cpu
+		allowed.Set(cpu)
+	}
+	const dir = "/sys/fs/cgroup/tests"
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	if err := errors.Join(os.WriteFile(dir+"/cpuset.cpus", []byte(cpus), 0o644), os.WriteFile(dir+"/cgroup.procs", []byte("0"), 0o644),
+		os.WriteFile("/sys/devices/virtual/workqueue/cpumask", fmt.Appendf(nil, "%x", mask), 0o644)); err != nil {
+		return err
+	}
+	threads, err := os.ReadFile("/proc/2/task/2/children") // of kthreadd
+	if err != nil {
+		return err
+	}
+	for field := range strings.FieldsSeq(string(threads)) {
+		pid, err := strconv.Atoi(field)
+		if err != nil {
+			return err
+		}
+		_ = unix.SchedSetaffinity(pid, &allowed) // not those of one CPU
 	}
 	return nil
 }

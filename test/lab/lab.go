@@ -41,6 +41,9 @@ type Machine struct {
 	// NUMA gives the guest two NUMA nodes, each a socket with half of the CPUs, two threads per core, half of the memory, and
 	// a PCI bus with a network card that has virtual functions (igb). A cable connects the two cards; see SetLink.
 	NUMA bool
+	// TestCPUs are the CPUs of the tests and of workers of the kernel that may run anywhere, so that these take no time of a tool that
+	// measures on another CPU; empty: all CPUs.
+	TestCPUs string
 	// Modules are loaded in this order, each with its parameters after its name, as in "loop max_loop=1". A name refers to a
 	// module of the kernel's package, whose dependencies are loaded first; a path refers to Files.
 	Modules []string
@@ -70,6 +73,8 @@ type boot struct {
 	Modules []string
 	// Args are the flags of the tests, Env the variables from the host's environment.
 	Args, Env []string
+	// TestCPUs are those of the Machine.
+	TestCPUs string
 }
 
 // Main runs the tests of a package in a guest, and does not return. It calls describe only on the host. If describe returns no
@@ -288,7 +293,7 @@ func fillInitramfs(ctx context.Context, m Machine, system machine.System, dir st
 	if err := w.Image(built[0].Path); err != nil {
 		return err
 	}
-	b := boot{Args: testFlags(os.Args[1:])}
+	b := boot{Args: testFlags(os.Args[1:]), TestCPUs: m.TestCPUs}
 	for _, e := range os.Environ() {
 		if strings.HasPrefix(e, "LAB_") {
 			b.Env = append(b.Env, e)

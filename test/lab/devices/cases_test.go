@@ -322,7 +322,7 @@ func (p *pair) wanted(t *testing.T, i int) result.Evidence {
 		Facts: map[string]string{
 			"cgroup.version": "2", "cgroup.cpus": cores[i], "cgroup.cpus-set": cores[i], "cgroup.mems": "0-1", "cgroup.partition": "member", "cgroup.cpu-max": "max 100000",
 			"cpu.smt.active": "1", "cpu.smt.control": "on", "cpu.smt.sibling": "own", "cpu.allowed-count": "2", "cpu.l3.shared": cores[i], "cpu.hypervisor": "yes",
-			"numa.nodes":   "0-1",
+			"numa.nodes": "0-1", "numa.packages": fmt.Sprint(i),
 			"nic.function": "PF", "nic.port": physical(t)[i], "nic.pci-id": "8086:10c9", "nic.pci-subsystem": "1af4:1100", "nic.pcie": "2.5 GT/s PCIe x1",
 			"nic.driver-version": "kernel", "nic.carrier": "1", "nic.speed": "1000", "nic.duplex": "full",
 			"nic.irqs": "9", "nic.irq-cpus": cores[i], "nic.irq-on-cpu": "yes", "nic.qdisc": "mq", "nic.rps": "none",
