@@ -34,7 +34,7 @@ const (
 const (
 	ReasonAccepted        = "Accepted"        // when the cluster can provide what the spec requests
 	ReasonCellUnsupported = "CellUnsupported" // when the tool cannot measure what spec.workload requests
-	ReasonNoMatchingNode  = "NoMatchingNode"  // when a node selector, or the one of pods.runtimeClassName, matches no node
+	ReasonNoMatchingNode  = "NoMatchingNode"  // when a node selector, or the one of pods.runtimeClassName, matches no node that the bench image is for
 	// ReasonNodeNotReady surfaces, like every reason about nodes, when most of the selected nodes were rejected for it:
 	// they are not ready, cordoned, or have taints that pods.tolerations does not tolerate.
 	ReasonNodeNotReady = "NodeNotReady"

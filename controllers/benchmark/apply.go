@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -189,6 +191,26 @@ func refusedBy(err error, reason, what, namespace string) error {
 		what, oneLine(err.Error()), namespace)}
 }
 
+// fitsQuota reports whether a quota refuses an object only for what others use now: the object alone is within its limits.
+func fitsQuota(refused string) bool {
+	_, quota, exceeded := strings.Cut(refused, "exceeded quota: ")
+	_, amounts, _ := strings.Cut(quota, ", requested: ")
+	requested, others, _ := strings.Cut(amounts, ", used: ")
+	_, limited, _ := strings.Cut(others, ", limited: ")
+	limits := map[string]resource.Quantity{}
+	for entry := range strings.SplitSeq(limited, ",") {
+		name, limit, _ := strings.Cut(entry, "=")
+		limits[name], _ = resource.ParseQuantity(limit) // 0 if it cannot be read
+	}
+	for entry := range strings.SplitSeq(requested, ",") {
+		name, amount, _ := strings.Cut(entry, "=")
+		if q, err := resource.ParseQuantity(amount); err != nil || q.Cmp(limits[name]) > 0 {
+			return false
+		}
+	}
+	return exceeded
+}
+
 // passing reports whether a retry may succeed. An error without a status is a connection that failed or took too long.
 func passing(err error) bool {
 	status := apierrors.APIStatus(nil)
@@ -199,7 +221,7 @@ func passing(err error) bool {
 	case http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
 		return true
 	default:
-		return code >= http.StatusInternalServerError
+		return code >= http.StatusInternalServerError || code == http.StatusForbidden && fitsQuota(status.Status().Message)
 	}
 }
 
@@ -312,8 +334,7 @@ func (r *Reconciler) settings(ctx context.Context, w *world) (map[string]string,
 // parent reads the name of the node's interface below the interfaces of a variant's network; empty if there is none.
 func (r *Reconciler) parent(ctx context.Context, b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) (string, error) {
 	namespace, name := pods.NetworkName(b, v)
-	definition := &unstructured.Unstructured{}
-	definition.SetGroupVersionKind(foreign.GroupVersionKind)
+	definition := foreign.Object()
 	if err := r.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, definition); err != nil {
 		if apierrors.IsNotFound(err) {
 			// Multus reports that for the pod.

@@ -47,7 +47,7 @@ const pageSize = 2
 
 func (s *apiServer) Get(_ context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
 	switch o := o.(type) {
-	case *metav1.PartialObjectMetadata:
+	case *unstructured.Unstructured:
 		network, ok := s.networks[key.String()]
 		switch {
 		case s.networks == nil:
@@ -55,7 +55,8 @@ func (s *apiServer) Get(_ context.Context, key client.ObjectKey, o client.Object
 		case !ok:
 			return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 		}
-		o.ObjectMeta = network
+		o.SetAnnotations(network.Annotations)
+		o.SetOwnerReferences(network.OwnerReferences)
 	case *corev1.ConfigMap:
 		data, ok := s.profiles[key.String()]
 		if !ok {
@@ -184,7 +185,7 @@ func TestObserveCluster(t *testing.T) {
 			n.Status.Allocatable["amd.com/sf_vf"] = resource.MustParse("4")
 		}
 	}
-	onePod := []preflight.Pod{{Name: "other/x", Node: "a", Requests: map[corev1.ResourceName]int64{corev1.ResourceCPU: 1000}}}
+	onePod := []preflight.Pod{{Name: "other/x", Node: "a", Requests: map[corev1.ResourceName]int64{corev1.ResourceCPU: 1000, corev1.ResourcePods: 1}}}
 	cases := map[string]struct {
 		server  apiServer
 		changes []func(*world)

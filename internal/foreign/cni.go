@@ -58,6 +58,17 @@ func Parent(config string) string {
 	return ""
 }
 
+// Deviceless reports whether a network, by its CNI configuration, needs no device although its definition names a resource: one of a marker
+// of nodes that have a bridge, or what applications use beside it (RDMA).
+func Deviceless(config, resource string) bool {
+	plugins, _ := Plugins[CNIPlugin](config)
+	if len(plugins) == 0 {
+		return false
+	}
+	kind := plugins[0].Type
+	return slices.Contains([]string{"bridge", "cnv-bridge", "ipvlan", "macvlan", "vlan"}, kind) || kind == "ovs" && strings.HasPrefix(resource, "ovs-cni.network.kubevirt.io/")
+}
+
 // Version returns the cniVersion of a CNI configuration.
 func Version(config string) (string, error) {
 	var network struct {

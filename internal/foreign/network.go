@@ -9,13 +9,12 @@ import (
 	"fmt"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // GroupVersionKind is the kind NetworkAttachmentDefinition of the De-facto Standard, version 1.3.
-// Of definitions that it did not create, Tailgate reads only metadata and Parent.
+// Of definitions that it did not create, Tailgate reads only metadata, Parent and Deviceless.
 var GroupVersionKind = schema.GroupVersionKind{Group: "k8s.cni.cncf.io", Version: "v1", Kind: "NetworkAttachmentDefinition"}
 
 // The annotations.
@@ -28,9 +27,9 @@ const (
 	AnnotationNetworkStatus = "k8s.v1.cni.cncf.io/network-status"
 )
 
-// Object returns an empty NetworkAttachmentDefinition for reading its metadata.
-func Object() *metav1.PartialObjectMetadata {
-	o := &metav1.PartialObjectMetadata{}
+// Object returns an empty NetworkAttachmentDefinition.
+func Object() *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(GroupVersionKind)
 	return o
 }
@@ -38,8 +37,8 @@ func Object() *metav1.PartialObjectMetadata {
 // Definition returns a NetworkAttachmentDefinition whose device is of an extended resource.
 func Definition(namespace, name, resourceName string, config NetworkConfig) *unstructured.Unstructured {
 	data, _ := json.Marshal(config) // Texts and numbers can always be encoded.
-	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"config": string(data)}}}
-	o.SetGroupVersionKind(GroupVersionKind)
+	o := Object()
+	o.Object["spec"] = map[string]any{"config": string(data)}
 	o.SetNamespace(namespace)
 	o.SetName(name)
 	o.SetAnnotations(map[string]string{AnnotationResourceName: resourceName})

@@ -107,8 +107,9 @@ type SriovStatus struct {
 // SriovInterface is a PF.
 type SriovInterface struct {
 	Name string `json:"name"`
-	// Vendor is the PCI vendor, in four hexadecimal digits.
-	Vendor string `json:"vendor"`
+	// Vendor and DeviceID are of the PCI device, in four hexadecimal digits each.
+	Vendor   string `json:"vendor"`
+	DeviceID string `json:"deviceID"`
 	// NumVFs is how many VFs the PF has now, and TotalVFs how many its firmware allows.
 	NumVFs   int `json:"numVfs"`
 	TotalVFs int `json:"totalvfs"`

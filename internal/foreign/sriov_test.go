@@ -21,8 +21,8 @@ func TestDecodeSriovNetworkNodeState(t *testing.T) {
 		Spec: SriovSpec{Interfaces: []SriovWanted{{VFGroups: []SriovVFGroup{{ResourceName: "sf_x2_vf"}}}}},
 		Status: SriovStatus{
 			Interfaces: []SriovInterface{
-				{Name: "eno1", Vendor: "8086", TotalVFs: 64},
-				{Name: "ens1f0np0", Vendor: VendorSolarflare, NumVFs: 1, TotalVFs: 8},
+				{Name: "eno1", Vendor: "8086", DeviceID: "1572", TotalVFs: 64},
+				{Name: "ens1f0np0", Vendor: VendorSolarflare, DeviceID: "0b03", NumVFs: 1, TotalVFs: 8},
 			},
 			SyncStatus: "Failed", LastSyncError: "cannot config SRIOV device",
 		},

@@ -175,7 +175,9 @@ func (c *Cluster) networkDefinition(ctx context.Context, b *v1alpha1.LatencyBenc
 		return nil, fmt.Errorf("getting NetworkAttachmentDefinition %s: %w", definition.Name, err)
 	default:
 		definition.Found, definition.Own = true, metav1.IsControlledBy(object, b)
-		definition.ResourceName = object.Annotations[foreign.AnnotationResourceName]
+		definition.ResourceName = object.GetAnnotations()[foreign.AnnotationResourceName]
+		config, _, _ := unstructured.NestedString(object.Object, "spec", "config")
+		definition.Deviceless = foreign.Deviceless(config, definition.ResourceName)
 	}
 	return definition, nil
 }

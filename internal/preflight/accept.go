@@ -80,8 +80,9 @@ type NetworkDefinition struct {
 	Found       bool
 	// Own is true if it exists and belongs to the benchmark because the operator created it.
 	Own bool
-	// ResourceName is the value of its annotation; empty if it needs no device.
+	// ResourceName is the value of its annotation; empty if there is none. Deviceless is true if its plugin needs no device nevertheless.
 	ResourceName string
+	Deviceless   bool
 }
 
 // Rejection is the reason why a spec cannot be carried out.
@@ -524,6 +525,10 @@ func networkGivesDevice(o Observed, v v1alpha1.Variant) *Rejection {
 	n, path := o.Networks[v.Name], memberPath(o, v)
 	switch {
 	case n == nil || v.Network.IPAM() != nil || n.ResourceName == v.Network.ResourceName():
+	case v.Network.Type == v1alpha1.NetworkNAD && n.Deviceless:
+	case n.Deviceless:
+		return rejectf(v1alpha1.ReasonNetworkMismatch, networkPath(o, v)+".type",
+			"NetworkAttachmentDefinition %s attaches no device, whatever its resource %q is for; use type NAD", n.Name, n.ResourceName)
 	case v.Network.Type == v1alpha1.NetworkNAD:
 		return rejectf(v1alpha1.ReasonNetworkMismatch, networkPath(o, v)+".type",
 			"NAD is for networks without a device, but NetworkAttachmentDefinition %s takes its device from %q; use type VF or PF with resourceName: %s",

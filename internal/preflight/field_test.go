@@ -47,15 +47,19 @@ func fieldOfInput(t *testing.T, c field.Case) Observed {
 	case strings.HasPrefix(c.Input, "nad-"):
 		read(&object.Object)
 		resource := object.GetAnnotations()[foreign.AnnotationResourceName]
+		config, _, _ := unstructured.NestedString(object.Object, "spec", "config")
 		o := asking(node("a", allocatable(corev1.ResourceName(resource), "1k")), node("b", allocatable(corev1.ResourceName(resource), "1k")))
 		o.Benchmark.Namespace = "perf"
 		o.Benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkNAD, NAD: &v1alpha1.NADNetwork{NetworkRef: v1alpha1.NetworkRef{Name: object.GetName()}}}
-		o.Networks = map[string]*NetworkDefinition{"default": {Name: "perf/" + object.GetName(), Found: true, ResourceName: resource}}
+		o.Networks = map[string]*NetworkDefinition{"default": {Name: "perf/" + object.GetName(), Found: true, ResourceName: resource, Deviceless: foreign.Deviceless(config, resource)}}
 		return o
 	}
 	used := c.Arguments["used"]
 	o := asking(good("a"), good("b"))
-	o.Pods = []Pod{pod("a", "train-0", vf+"="+used), pod("a", "train-1", vf+"="+used), pod("b", "train-2", vf+"="+used)}
+	if room := c.Arguments["room"]; room != "" {
+		o = asking(good("a", allocatable(corev1.ResourcePods, room)), good("b", allocatable(corev1.ResourcePods, room)))
+	}
+	o.Pods = []Pod{pod("a", "train-0", vf+"="+used, "pods=1"), pod("a", "train-1", vf+"="+used, "pods=1"), pod("b", "train-2", vf+"="+used, "pods=1"), pod("b", "train-3", "pods=1")}
 	return o
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -230,6 +231,9 @@ func newChoice(o Observed, role string) *choice {
 	}
 	c.aligned = aligned(o, role)
 
+	c.filter(v1alpha1.ReasonNoMatchingNode, foreignPlatform, func(*corev1.Node, []*corev1.Node) string {
+		return "the bench image is for Linux on " + strings.Join(architectures, " and ") + "; select such nodes"
+	})
 	c.filter(v1alpha1.ReasonNoMatchingNode, c.otherClass, func(*corev1.Node, []*corev1.Node) string {
 		return fmt.Sprintf("it is for nodes with %s; select one of these, or change spec.pods.runtimeClassName", labels.FormatLabels(o.RuntimeClass.Scheduling.NodeSelector))
 	})
@@ -328,6 +332,7 @@ func asks(o Observed, role string) []ask {
 			name: corev1.ResourceMemory, amount: memory.Value(), path: placementPath(o, role, "memory"), reason: v1alpha1.ReasonInsufficientMemory,
 			lacks: "less than " + memory.String() + " of memory", lacksFree: "less than " + memory.String() + " of free memory",
 		},
+		{name: corev1.ResourcePods, amount: 1, reason: v1alpha1.ReasonNodeBusy, lacks: "no room for a pod", lacksFree: "no room for another pod"},
 	}
 	if template != nil && template.Hugepages != nil {
 		h := template.Hugepages
@@ -382,6 +387,9 @@ func (a ask) quantity(n int64) string {
 }
 
 func (a ask) allocatable(n *corev1.Node) int64 {
+	if _, known := n.Status.Allocatable[a.name]; !known && a.name == corev1.ResourcePods {
+		return math.MaxInt32
+	}
 	return amount(a.name, n.Status.Allocatable[a.name]) - a.overhead
 }
 
@@ -403,6 +411,21 @@ func (a ask) cure(rejected []*corev1.Node) string {
 		return fmt.Sprintf("%d requested, but no node has more than %d whole CPUs; request fewer in %s", a.amount/1000, most/1000, a.path)
 	}
 	return fmt.Sprintf("%s requested, but no node has more than %s; request less in %s", a.quantity(a.amount), a.quantity(most), a.path)
+}
+
+// architectures are those for which the bench image is built: the pinger reads a counter of the CPU.
+var architectures = []string{"amd64", "arm64"}
+
+// foreignPlatform rejects nodes of another operating system or architecture. A kubelet reports both.
+func foreignPlatform(n *corev1.Node) string {
+	system, architecture := n.Status.NodeInfo.OperatingSystem, n.Status.NodeInfo.Architecture
+	switch {
+	case system != "" && system != string(corev1.Linux):
+		return "with the system " + system
+	case architecture != "" && !slices.Contains(architectures, architecture):
+		return "of the architecture " + architecture
+	}
+	return ""
 }
 
 func (c *choice) otherClass(n *corev1.Node) string {
@@ -496,15 +519,25 @@ func (c *choice) busy(n *corev1.Node) string {
 func (c *choice) busyCure(n *corev1.Node, _ []*corev1.Node) string {
 	a := c.lacking(n, c.firm[n.Name])
 	var most *Pod
+	var used int64
 	for i := range c.o.Pods {
 		p := &c.o.Pods[i]
 		if p.Node != n.Name || c.o.preempts(p) {
 			continue
 		}
+		used += p.Requests[a.name]
 		if most == nil || cmp.Or(cmp.Compare(most.Requests[a.name], p.Requests[a.name]), strings.Compare(p.Name, most.Name)) < 0 {
 			most = p
 		}
 	}
+	has := amount(a.name, n.Status.Allocatable[a.name])
+	switch {
+	case a.name == corev1.ResourcePods:
+		return fmt.Sprintf("node %s runs %d of %d pods; delete one, wait for its end, or select other nodes", n.Name, used, has)
+	case a.device && used > has:
+		return fmt.Sprintf("pods on node %s use %d of %d %s: its device plugin was started again and did not find those in use; end these pods and restart the device plugin there, or select other nodes",
+			n.Name, used, has, a.name)
+	}
 	return fmt.Sprintf("on node %s, pod %s uses most of it, %s of %s; delete the pod, wait for its end, or select other nodes",
-		n.Name, most.Name, a.quantity(most.Requests[a.name]), a.quantity(amount(a.name, n.Status.Allocatable[a.name])))
+		n.Name, most.Name, a.quantity(most.Requests[a.name]), a.quantity(has))
 }

@@ -312,10 +312,10 @@ func TestNodes(t *testing.T) {
 		// VFs that sriov-network-operator should have created.
 		"a VF on a node of which it lists no Solarflare NIC": {
 			nodes:      []corev1.Node{good("a", noVF)},
-			change:     []func(*Observed){sriov("a", state(foreign.SriovInterface{Name: "eno1", Vendor: "8086", TotalVFs: 64}))},
+			change:     []func(*Observed){sriov("a", state(foreign.SriovInterface{Name: "eno1", Vendor: "8086", DeviceID: "1572", TotalVFs: 64}))},
 			wantReason: v1alpha1.ReasonResourceNotAdvertised,
 			wantMessage: []string{
-				"no SriovNetworkNodePolicy gives node a the resource amd.com/sf_vf", `supportedExtraNICs: ['Solarflare_X2: "1924 0b03 1b03"']`, `"1924 0c03 1c03"`,
+				"a SriovNetworkNodePolicy is missing that gives node a the resource amd.com/sf_vf (the operator lists eno1, 8086:1572, with 0 of 64 VFs)", `supportedExtraNICs: ['Solarflare_X2: "1924 0b03 1b03"']`, `"1924 0c03 1c03"`,
 			},
 		},
 		"a VF on a node whose Solarflare NIC has none": {

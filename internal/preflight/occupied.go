@@ -36,7 +36,7 @@ func Occupying(p *corev1.Pod) (Pod, bool) {
 
 // requests returns the amounts that the scheduler counts for a pod. A container that is being resized counts with its new size.
 func requests(p *corev1.Pod) map[corev1.ResourceName]int64 {
-	total := map[corev1.ResourceName]int64{}
+	total := map[corev1.ResourceName]int64{corev1.ResourcePods: 1}
 	for name, q := range resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}) {
 		total[name] = amount(name, q)
 	}

@@ -114,6 +114,7 @@ func TestOccupying(t *testing.T) {
 			if c.want == nil {
 				return
 			}
+			c.want[corev1.ResourcePods] = 1
 			if diff := cmp.Diff(Pod{Name: "perf/x", Node: "a", Requests: c.want, Priority: 7}, got); diff != "" {
 				t.Errorf("pod (-want +got):\n%s", diff)
 			}

@@ -77,15 +77,22 @@ func (c *choice) deviceCure(a ask, n *corev1.Node) string {
 	}
 
 	var nics []foreign.SriovInterface
+	var rest []string
 	for _, i := range state.Status.Interfaces {
 		if i.Vendor == foreign.VendorSolarflare {
 			nics = append(nics, i)
+		} else {
+			rest = append(rest, fmt.Sprintf("%s, %s:%s, with %d of %d VFs", i.Name, i.Vendor, i.DeviceID, i.NumVFs, i.TotalVFs))
 		}
 	}
 	switch {
 	case len(nics) == 0:
-		return fmt.Sprintf("no SriovNetworkNodePolicy gives node %s the resource %s: create one; a Solarflare NIC also has to be in the Helm values of sriov-network-operator: "+
-			`supportedExtraNICs: ['Solarflare_X2: "1924 0b03 1b03"'] for X2, "1924 0c03 1c03" for X4`, n.Name, a.name)
+		listed := ""
+		if rest != nil {
+			listed = " (the operator lists " + text.List(rest, maxReasons, "; ") + ")"
+		}
+		return fmt.Sprintf("a SriovNetworkNodePolicy is missing that gives node %s the resource %s%s: create one; a Solarflare NIC also has to be in the Helm values of sriov-network-operator: "+
+			`supportedExtraNICs: ['Solarflare_X2: "1924 0b03 1b03"'] for X2, "1924 0c03 1c03" for X4`, n.Name, a.name, listed)
 	case slices.ContainsFunc(nics, func(i foreign.SriovInterface) bool { return i.NumVFs > 0 }):
 		return plugin
 	case !slices.ContainsFunc(nics, func(i foreign.SriovInterface) bool { return i.TotalVFs > 0 }):
