@@ -326,7 +326,7 @@ type Onload struct {
 	// source Image, it is the path at which the dynamic linker finds libonload.so.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
-	// +kubebuilder:validation:XValidation:rule="self.matches('^/[A-Za-z0-9._/+-]+/libonload([.-][A-Za-z0-9._+-]*)?$')",message="must be the absolute path of Onload's library, such as /usr/lib64/libonload.so; libonload_ext and libonload_zf are other libraries"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^/[A-Za-z0-9._/+-]+/lib(onload([.-][A-Za-z0-9._+-]*)?|citransport[A-Za-z0-9._+-]*)$')",message="must be the absolute path of Onload's library, such as /usr/lib64/libonload.so, or libcitransport0.so as it is built; libonload_ext and libonload_zf are other libraries"
 	Library string `json:"library,omitempty"`
 }
 

@@ -17,8 +17,9 @@ const (
 	onloadPrefix = "EF_"
 )
 
-// environment returns the tools' environment: the container's, without options of tools that an image or a shell may set, and the task's. Only the tools preload the library: the agent is
-// linked statically and ignores LD_PRELOAD. The agent's own sockets belong to the kernel.
+// environment returns the tools' environment: the container's, without options of tools and settings of Onload that an image or a shell may
+// set, and the task's. Only the tools preload the library: the agent is linked statically and ignores LD_PRELOAD. The agent's own sockets
+// belong to the kernel.
 func environment(container []string, task plan.Task) []string {
 	all := map[string]string{}
 	for _, entry := range container {
@@ -26,7 +27,7 @@ func environment(container []string, task plan.Task) []string {
 			all[name] = value
 		}
 	}
-	maps.DeleteFunc(all, func(name, _ string) bool { return begins(name, optionPrefixes) })
+	maps.DeleteFunc(all, func(name, _ string) bool { return begins(name, optionPrefixes) || strings.HasPrefix(name, onloadPrefix) })
 	maps.Copy(all, task.Env)
 	if task.Acceleration == v1alpha1.AccelerationOnload {
 		// AMD's device plugin preloads its own library, even if the image's is meant.

@@ -143,12 +143,12 @@ func (p *process) ending() string {
 	return fmt.Sprintf("was killed by %s (%s)", unix.SignalName(status.Signal()), status.Signal())
 }
 
-// lastWords returns the last line of standard error or output, apart from Onload's usual ones.
+// lastWords returns the last line of standard error or output, apart from Onload's usual ones and its warnings.
 func (p *process) lastWords() string {
 	for _, out := range [][]byte{p.stderr.Bytes(), p.stdout.Bytes()} {
 		last := ""
 		for l := range strings.Lines(string(out)) {
-			if l = strings.TrimSpace(l); l != "" && !onload.Chatter(l) {
+			if l = strings.TrimSpace(l); l != "" && !onload.Chatter(l) && !onload.Warns(l) {
 				last = l
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Failure is a reason why a tool could not use Onload.
@@ -43,6 +44,13 @@ func find(line string) (*message, map[string]string) {
 		return &messages[i], groups
 	}
 	return nil, nil
+}
+
+// Warns reports whether a line is a warning of Onload, which is never the reason of a failure.
+func Warns(line string) bool {
+	said, ours := words(line)
+	m, _ := find(line)
+	return ours && (m != nil && m.rank == warning || m == nil && strings.Contains(said, "WARNING: "))
 }
 
 const maxWarnings = 16

@@ -241,7 +241,7 @@ func TestChecks(t *testing.T) {
 			"version 1": {all(fact("cgroup.cpus-set", ""), fact("cgroup.version", "1")), isUnknown,
 				"2-3 of the node's 0-7, though cgroup version 1 does not show whether a CPU manager chose them"},
 			"a guest kernel": {all(runtimeClass("kata"), pod(func(s *result.Seen) { s.NodeBootID = "boot-node" })), isUnknown,
-				"2-3 of the node's 0-7, which are CPUs of a sandbox or a virtual machine: RuntimeClass kata does not run it on the node's kernel"},
+				"2-3 of the node's 0-7, which are CPUs of a sandbox or a virtual machine, because its boot ID is not the node's: RuntimeClass kata does not run it on the node's kernel, or the node is a container (LXC) whose boot ID is made up"},
 			"a guest kernel that shows it": {fact("runtime.sandbox", "Kata Containers"), isUnknown,
 				"2-3 of the node's 0-7, which are CPUs of a sandbox or a virtual machine: its runtime (Kata Containers) does not run it on the node's kernel"},
 			"a runtime on the node's kernel": {all(runtimeClass("performance"), fact("cpu.hypervisor", "yes"), pod(func(s *result.Seen) { s.NodeBootID = "boot-a" })), isProved, "2-3 of the node's 0-7"},

@@ -84,7 +84,7 @@ func cpusChosen(e endpoint) finding {
 	}
 	found := fmt.Sprintf("%s of the node's %s", e.own.CPUsAllowed, orNotKnown(e.own.OnlineCPUs))
 	if foreign := e.foreignKernel(); foreign != "" {
-		return unknown(expected, found+", "+foreign, "measure with a runtime that runs containers on the node's kernel, such as runc or crun")
+		return unknown(expected, found+", "+foreign, "measure with a runtime that runs containers on the node's kernel, such as runc or crun, on a node that is no container")
 	}
 	if allowed.Size() != asked {
 		return failed(expected, found, advice)
@@ -156,8 +156,10 @@ func (e endpoint) foreignKernel() string {
 	}
 	node, own := e.seen.NodeBootID, e.own.BootID
 	switch {
-	case e.own.Facts["runtime.sandbox"] != "", node != "" && own != "" && node != own:
+	case e.own.Facts["runtime.sandbox"] != "":
 		return "which are CPUs of a sandbox or a virtual machine: " + runtime + " does not run it on the node's kernel"
+	case node != "" && own != "" && node != own:
+		return "which are CPUs of a sandbox or a virtual machine, because its boot ID is not the node's: " + runtime + " does not run it on the node's kernel, or the node is a container (LXC) whose boot ID is made up"
 	case (node == "" || own == "") && strings.HasPrefix(runtime, "RuntimeClass") && e.own.Facts["cpu.hypervisor"] != "no":
 		return "and it is not known whether " + runtime + " runs it on the node's kernel"
 	}

@@ -217,6 +217,7 @@ func benchmarks() []Case {
 		benchmark("the host's network beside a device", "network: {type: Host, host: {alignWith: openshift.io/sf_x2_vf}}"),
 		benchmark("an attached network beside a device", "network: {type: NAD, nad: {networkRef: {name: macvlan}, alignWith: openshift.io/sf_x2_vf}}"),
 		benchmark("the host's interface", "network: {type: Host, host: {interface: enp59s0f0np0}}"),
+		benchmark("Onload as it is built", "acceleration: {type: Onload, onload: {library: /src/onload/build/lib/libcitransport0.so}}"),
 		benchmark("Onload", "{acceleration: {type: Onload, onload: {profile: latency}}, variants: [{name: kernel, acceleration: {type: Kernel}}, {name: image, acceleration: {type: Onload, onload: {profileRef: {name: mine}, resourceName: example.com/onload, source: Image}}, env: [{name: EF_POLL_USEC, value: '-1'}]}]}"),
 		benchmark("all that a template has", "pods: {annotations: {irq-load-balancing.crio.io: disable, cpu-quota.crio.io: disable}, runtimeClassName: performance-x, priorityClassName: low, tolerations: [{key: node.kubernetes.io/unschedulable, operator: Exists}], hugepages: {size: 2Mi, amount: 64Mi}, env: [{name: EF_POLL_USEC, value: '100000'}]}"),
 		benchmark("nodes by names", "placement: {client: {nodeNames: [a, b]}, numaPolicy: Preferred}"),
