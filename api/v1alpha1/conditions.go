@@ -185,11 +185,13 @@ const (
 	OutcomeWrongNetwork        = "WrongNetwork"    // when the messages would not have used the requested interface
 	OutcomeInterfaceLost       = "InterfaceLost"   // when the measured interface disappeared during the run
 	OutcomePeerUnreachable     = "PeerUnreachable" // when the client's agent could not reach the server's, or lost it
-	OutcomeAgentFailed         = "AgentFailed"     // when an agent failed in another way; the message is its own
-	OutcomeOOMKilled           = "OOMKilled"       // when an endpoint used more than placement.memory
-	OutcomeEvicted             = "Evicted"         // when a pod was evicted, preempted or shut down with its node
-	OutcomeNodeLost            = "NodeLost"        // when a node stopped responding while it ran a pod, or lost its container in a reboot
-	OutcomePodLost             = "PodLost"         // when a pod of the run was deleted
+	// OutcomeWrongPeer surfaces when something else than the run's other end answered: it does not have the run's key.
+	OutcomeWrongPeer   = "WrongPeer"
+	OutcomeAgentFailed = "AgentFailed" // when an agent failed in another way; the message is its own
+	OutcomeOOMKilled   = "OOMKilled"   // when an endpoint used more than placement.memory
+	OutcomeEvicted     = "Evicted"     // when a pod was evicted, preempted or shut down with its node
+	OutcomeNodeLost    = "NodeLost"    // when a node stopped responding while it ran a pod, or lost its container in a reboot
+	OutcomePodLost     = "PodLost"     // when a pod of the run was deleted
 	// OutcomeOccupationExceeded surfaces when the benchmark held its nodes for longer than the operator allows.
 	OutcomeOccupationExceeded = "OccupationExceeded"
 	OutcomeDeadlineExceeded   = "DeadlineExceeded" // when the run took longer than its deadline

@@ -74,7 +74,7 @@ func compile(path string, variables ...string) error {
 	return pinger.Build(context.Background(), "../..", path, variables...)
 }
 
-const token = "a-token"
+const key = "000102030405060708090a0b0c0d0e0f"
 
 func TestMain(m *testing.M) {
 	// The workers of a fuzz test need none of these programs.
@@ -192,7 +192,7 @@ type process struct {
 func start(t *testing.T, path string, env []string, args ...string) *process {
 	t.Helper()
 	p := &process{Cmd: command(path, args...), done: make(chan struct{})}
-	p.Env = append(os.Environ(), "TAILGATE_PINGER_TOKEN="+token)
+	p.Env = append(os.Environ(), "TAILGATE_PINGER_KEY="+key)
 	for _, v := range env {
 		if emulated && strings.HasPrefix(v, "LD_PRELOAD=") {
 			v = "QEMU_SET_ENV=" + v // for the program, not for the emulator

@@ -13,13 +13,28 @@ import (
 	"time"
 )
 
+// handler is called with a message and functions that send one to the two ends.
+type handler func(message []byte, client, server func([]byte))
+
 // relay sits between a client at 127.0.0.1, which takes 127.0.0.2 for its server, and the server at 127.0.0.1, which sees a
-// client at 127.0.0.3. Data on the control connections pass unchanged; datagrams are handed to a function that passes them on or
-// drops them.
+// client at 127.0.0.3. The lines of control connections pass unchanged. Datagrams are handed to functions that pass them on or drop them, and
+// so are the messages of streams if their size is given.
 type relay struct {
-	port string
-	// request and answer are called with the number of a message and a function that passes it on.
-	request, answer func(seq uint64, pass func())
+	port            string
+	size            int
+	request, answer handler
+}
+
+// choosing returns the handlers of a relay that calls functions with the number of a message, and a function that passes it on.
+func choosing(request, answer func(seq uint64, pass func())) (handler, handler) {
+	choose := func(f func(uint64, func()), message []byte, pass func([]byte)) {
+		if len(message) < 8 {
+			pass(message)
+			return
+		}
+		f(binary.LittleEndian.Uint64(message), func() { pass(message) })
+	}
+	return func(m []byte, _, server func([]byte)) { choose(request, m, server) }, func(m []byte, client, _ func([]byte)) { choose(answer, m, client) }
 }
 
 func (r *relay) start(t *testing.T) {
@@ -41,20 +56,16 @@ func (r *relay) start(t *testing.T) {
 				near.Close()
 				continue
 			}
-			go func() {
-				_, _ = io.Copy(near, far)
-				near.Close()
-			}()
-			go r.requests(t, near, far)
+			go r.lines(t, near, far)
 		}
 	}()
 }
 
-// requests passes on the client's lines, and learns from them where datagrams go.
-func (r *relay) requests(t *testing.T, near, far net.Conn) {
+// lines passes on the client's lines, and learns from them where datagrams go, and that a connection has messages.
+func (r *relay) lines(t *testing.T, near, far net.Conn) {
 	defer far.Close()
-	lines := bufio.NewReader(near)
-	for {
+	lines, stream := bufio.NewReader(near), false
+	for begun := false; !stream; begun = true {
 		line, err := lines.ReadString('\n')
 		if err != nil {
 			return
@@ -66,7 +77,29 @@ func (r *relay) requests(t *testing.T, near, far net.Conn) {
 		if _, err := io.WriteString(far, line); err != nil {
 			return
 		}
+		stream = r.size > 0 && strings.HasPrefix(line, "DATA ")
+		if !begun && !stream {
+			go func() {
+				_, _ = io.Copy(near, far)
+				near.Close()
+			}()
+		}
 	}
+	client, server := func(b []byte) { _, _ = near.Write(b) }, func(b []byte) { _, _ = far.Write(b) }
+	messages := func(from io.Reader, handle handler) {
+		for {
+			message := make([]byte, r.size)
+			if _, err := io.ReadFull(from, message); err != nil {
+				return
+			}
+			handle(message, client, server)
+		}
+	}
+	go func() {
+		messages(far, r.answer)
+		near.Close()
+	}()
+	messages(lines, r.request)
 }
 
 func (r *relay) datagrams(t *testing.T, clientPort int) {
@@ -90,7 +123,7 @@ func (r *relay) datagrams(t *testing.T, clientPort int) {
 	if err := errors.Join(near.SetReadBuffer(4<<20), far.SetReadBuffer(4<<20)); err != nil {
 		t.Error(err)
 	}
-	forward := func(from, to *net.UDPConn, decide func(uint64, func())) {
+	forward := func(from *net.UDPConn, handle handler) {
 		buffer := make([]byte, 65536)
 		for {
 			n, err := from.Read(buffer)
@@ -100,17 +133,11 @@ func (r *relay) datagrams(t *testing.T, clientPort int) {
 			if err != nil {
 				return
 			}
-			datagram := append([]byte(nil), buffer[:n]...)
-			pass := func() { _, _ = to.Write(datagram) }
-			if n < 8 {
-				pass()
-				continue
-			}
-			decide(binary.LittleEndian.Uint64(datagram), pass)
+			handle(append([]byte(nil), buffer[:n]...), func(b []byte) { _, _ = near.Write(b) }, func(b []byte) { _, _ = far.Write(b) })
 		}
 	}
-	go forward(near, far, r.request)
-	go forward(far, near, r.answer)
+	go forward(near, r.request)
+	go forward(far, r.answer)
 }
 
 func passAll(_ uint64, pass func()) { pass() }
@@ -142,15 +169,16 @@ func loss(t *testing.T, spin, rate string, lossAfter, duration time.Duration) er
 		defer mu.Unlock()
 		*n++
 	}
-	r := relay{port: port,
-		request: func(seq uint64, pass func()) {
+	r := relay{port: port}
+	r.request, r.answer = choosing(
+		func(seq uint64, pass func()) {
 			if seq%100 == 50 {
 				count(&dropped)
 				return
 			}
 			pass()
 		},
-		answer: func(seq uint64, pass func()) {
+		func(seq uint64, pass func()) {
 			switch seq % 100 {
 			case 20: // the answer is lost
 				count(&dropped)
@@ -164,7 +192,7 @@ func loss(t *testing.T, spin, rate string, lossAfter, duration time.Duration) er
 			default:
 				pass()
 			}
-		}}
+		})
 	r.start(t)
 	args := clientArgs(port, "--protocol", "udp", "--sizes", "64", "--rates", rate, "--duration", fmt.Sprint(duration.Milliseconds(), "ms"), "--warmup", "0s",
 		"--loss-after", fmt.Sprint(lossAfter.Milliseconds(), "ms"), "--server", "127.0.0.2", spin)
@@ -198,7 +226,8 @@ func TestReordered(t *testing.T) {
 	const delay = 20 * time.Millisecond
 	var held func()
 	var since time.Time
-	r := relay{port: port, request: passAll, answer: func(seq uint64, pass func()) {
+	r := relay{port: port}
+	r.request, r.answer = choosing(passAll, func(seq uint64, pass func()) {
 		switch seq % 100 {
 		case 50:
 			held, since = pass, time.Now()
@@ -209,7 +238,7 @@ func TestReordered(t *testing.T) {
 		default:
 			pass()
 		}
-	}}
+	})
 	r.start(t)
 	args := append(clientArgs(port, "--protocol", "udp", "--sizes", "64", "--rates", "200", "--duration", "5s", "--warmup", "0s", "--loss-after", "10s"),
 		"--server", "127.0.0.2")
@@ -223,7 +252,8 @@ func TestReordered(t *testing.T) {
 func TestNothingComesBack(t *testing.T) {
 	t.Parallel()
 	_, port := serve(t, program, nil)
-	r := relay{port: port, request: func(uint64, func()) {}, answer: passAll}
+	r := relay{port: port}
+	r.request, r.answer = choosing(func(uint64, func()) {}, passAll)
 	r.start(t)
 	args := append(clientArgs(port, "--protocol", "udp", "--sizes", "64", "--duration", "1s"), "--server", "127.0.0.2")
 	wantFailure(t, start(t, program, nil, args...), 8, "no datagram")

@@ -345,8 +345,10 @@ func TestStrangers(t *testing.T) {
 	dial("tcp", "")
 	dial("tcp", "GET / HTTP/1.1\r\n\r\n")
 	dial("tcp", strings.Repeat("x", 10000))
-	dial("tcp", "TAILGATE-PINGER 1 \n")
-	dial("tcp", "TAILGATE-PINGER 1 a-tokem\nCELL tcp 64 0 - 0\n")
+	dial("tcp", "TAILGATE-PINGER 2 \n")
+	dial("tcp", "TAILGATE-PINGER 2 "+key+"\nCELL tcp 64 0 - 0\n")
+	dial("tcp", "TAILGATE-PINGER 2 "+key+"\n") // challenged, it says no more
+	dial("tcp", "PROOF 0000000000000000\n")
 	dial("tcp", "DATA 00000000000000000000000000000000\n")
 	// However late an answer arrives on a busy machine, it does not count as lost because of the strangers.
 	first := start(t, program, nil, clientArgs(port, "--protocol", "udp", "--sizes", "64", "--duration", "1500ms", "--spin", "--loss-after", "30s")...)
@@ -355,24 +357,24 @@ func TestStrangers(t *testing.T) {
 		dial("udp", strings.Repeat("y", 64))
 		dial("tcp", "hello\n")
 	}
-	// A client of another version with the right token gets that message once the running client has been served.
+	// A client of another version gets that message once the running client has been served.
 	other, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	fmt.Fprintf(other, "TAILGATE-PINGER 0 %s\n", token)
+	fmt.Fprintf(other, "TAILGATE-PINGER 0 %s\n", key)
 	second := start(t, program, nil, clientArgs(port, "--protocol", "tcp", "--sizes", "64", "--duration", "100ms")...)
 	if c := wantResult(t, first, 1).Cells[0]; c.Lost > 0 || c.Strays > 0 {
 		t.Errorf("%d lost, %d strays: the strangers were heard", c.Lost, c.Strays)
 	}
 	wantResult(t, second, 1)
 	answer := make([]byte, 64)
-	if n, err := other.Read(answer); err != nil || string(answer[:n]) != "VERSION 1\n" {
+	if n, err := other.Read(answer); err != nil || string(answer[:n]) != "VERSION 2\n" {
 		t.Errorf("another version is answered %q, %v", answer[:n], err)
 	}
-	wrong := start(t, program, nil, append(clientArgs(port, "--protocol", "tcp", "--sizes", "64", "--duration", "1s"), "--token", "wrong")...)
-	wantFailure(t, wrong, 4, "token")
+	wrong := start(t, program, nil, append(clientArgs(port, "--protocol", "tcp", "--sizes", "64", "--duration", "1s"), "--key", strings.Repeat("0", 32))...)
+	wantFailure(t, wrong, 4, "does not have the key")
 	wantResult(t, start(t, program, nil, clientArgs(port, "--protocol", "tcp", "--sizes", "64", "--duration", "50ms")...), 1)
 	select {
 	case <-server.done:
@@ -464,8 +466,8 @@ func TestFailures(t *testing.T) {
 		"no time":                   {clientArgs(port, append(good, "--duration", "0s")...), 2, "--duration"},
 		"no port":                   {[]string{"client", "--server", "127.0.0.1"}, 2, "--port"},
 		"an invalid port":           {clientArgs("65536", good...), 2, "--port"},
-		"two words for a token":     {clientArgs(port, append(good, "--token", "a b")...), 2, "--token"},
-		"an empty token":            {clientArgs(port, append(good, "--token", "")...), 2, "--token"},
+		"a word for a key":          {clientArgs(port, append(good, "--key", "secret")...), 2, "--key"},
+		"an empty key":              {clientArgs(port, append(good, "--key", "")...), 2, "--key"},
 		"another clock":             {clientArgs(port, append(good, "--clock", "sundial")...), 2, "sundial"},
 		"a local address of others": {clientArgs(port, append(good, "--local", "192.0.2.1")...), 9, "192.0.2.1"},
 		"an invalid group":          {clientArgs(port, append(good, "--group", "10.0.0.1")...), 2, "10.0.0.1"},
@@ -482,7 +484,7 @@ func TestOutputThatCannotBeWritten(t *testing.T) {
 		t.Skip("there is no /dev/full")
 	}
 	defer full.Close()
-	cmd := command(program, clientArgs(port, "--protocol", "tcp", "--sizes", "64", "--duration", "50ms", "--token", token)...)
+	cmd := command(program, clientArgs(port, "--protocol", "tcp", "--sizes", "64", "--duration", "50ms", "--key", key)...)
 	cmd.Stdout = full
 	if _ = cmd.Run(); cmd.ProcessState.ExitCode() != 11 {
 		t.Errorf("exit code %d, want 11", cmd.ProcessState.ExitCode())

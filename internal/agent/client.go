@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -124,13 +125,17 @@ func (e *endpoint) connect(ctx context.Context) (*link, net.IP, error) {
 	return l, local, nil
 }
 
-// dial connects to the server's agent, from any address if it is nil, and presents the token.
+// dial connects to the server's agent, from any address if it is nil. Who answers without the key may be a stranger that is gone later.
 func (e *endpoint) dial(ctx context.Context, from net.IP) (*link, error) {
 	limit, cancel := context.WithTimeout(ctx, linkTimeout)
 	defer cancel()
 	address := net.JoinHostPort(e.Task.ServerAddress, strconv.Itoa(plan.ControlPort))
+	identity, err := e.identity()
+	if err != nil {
+		return nil, err
+	}
 	for {
-		l, err := hello(limit, from, address, request{Verb: verbHello, Token: e.token(), Run: e.Task.Run, Attempt: e.Task.Attempt})
+		l, err := hello(limit, from, address, identity)
 		if err == nil {
 			if e.accelerated() {
 				l.limit += maxPlaneWait
@@ -139,13 +144,16 @@ func (e *endpoint) dial(ctx context.Context, from net.IP) (*link, error) {
 		}
 		select {
 		case <-limit.Done():
+			if errors.Is(err, errWrongPeer) {
+				return nil, tool.Fail(v1alpha1.OutcomeWrongPeer, "something else than the server's agent answers at %s: %v; %s", address, err, tool.WrongPeerRemedy)
+			}
 			return nil, tool.Fail(v1alpha1.OutcomePeerUnreachable, "the server's agent at %s does not answer within %s: %v%s", address, linkTimeout, err, e.noCarrier(";"))
 		case <-time.After(dialAgain):
 		}
 	}
 }
 
-func hello(ctx context.Context, from net.IP, address string, r request) (*link, error) {
+func hello(ctx context.Context, from net.IP, address string, identity *tls.Config) (*link, error) {
 	dialer := net.Dialer{KeepAlive: -1}
 	if from != nil {
 		dialer.LocalAddr = &net.TCPAddr{IP: from}
@@ -154,8 +162,8 @@ func hello(ctx context.Context, from net.IP, address string, r request) (*link, 
 	if err != nil {
 		return nil, err
 	}
-	l := newLink(conn)
-	if _, err := l.ask(r); err != nil {
+	l := newLink(tls.Client(conn, identity))
+	if _, err := l.ask(request{Verb: verbHello}); err != nil {
 		conn.Close()
 		return nil, err
 	}
@@ -172,7 +180,7 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 	if err != nil {
 		return result.Cell{}, err
 	}
-	target := tool.Target{Address: e.Task.ServerAddress, Port: plan.ToolPort, LocalAddress: local, CPUs: cpus, Scratch: dir, Token: e.token()}
+	target := tool.Target{Address: e.Task.ServerAddress, Port: plan.ToolPort, LocalAddress: local, CPUs: cpus, Scratch: dir, Key: e.toolKey()}
 	command := e.driver.Client(cell, target)
 	if _, err := present(command.Path); err != nil {
 		return result.Cell{}, err

@@ -3,32 +3,33 @@ package agent
 import (
 	"bufio"
 	"cmp"
+	"crypto/ed25519"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
-	"crypto/subtle"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"net"
 	"time"
 )
 
-// A request is a line of JSON from the client's agent to the server's agent, over one TCP connection on the measured network. The server
+// A request is a line of JSON from the client's agent to the server's agent, over one TLS connection on the measured network. The server
 // answers each one once:
 //
-//	hello    with the token; the server then accepts no other client
+//	hello    the server then accepts no other client
 //	prepare  a cell: the server starts the tool's server and answers when it listens
 //	end      of a cell: the server ends the tool's server, whatever its state
 //	done     after the last cell: the server writes its result and ends; with SendResult, it first sends it, in the lines of a log
 //
 // Nothing is sent while a cell is measured. A connection that breaks ends the run on both sides.
 type request struct {
-	Verb    string `json:"verb"`
-	Token   string `json:"token,omitempty"`
-	Run     string `json:"run,omitempty"`
-	Attempt int32  `json:"attempt,omitempty"`
-	Cell    string `json:"cell,omitempty"`
+	Verb string `json:"verb"`
+	Cell string `json:"cell,omitempty"`
 }
 
 // answer is the answer to a request, which was granted if Error is empty; Reason is one of the API's outcomes. In the answer to end, the
@@ -74,13 +75,24 @@ type link struct {
 }
 
 func newLink(conn net.Conn) *link {
-	if tcp, ok := conn.(*net.TCPConn); ok {
+	lines := bufio.NewScanner(conn)
+	lines.Buffer(make([]byte, 0, 1024), maxLine)
+	l := &link{conn, lines, answerTimeout}
+	if tcp, ok := l.tcp(); ok {
 		// Keep-alive packets would disturb the measurement; deadlines replace them.
 		_ = tcp.SetKeepAlive(false)
 	}
-	lines := bufio.NewScanner(conn)
-	lines.Buffer(make([]byte, 0, 1024), maxLine)
-	return &link{conn, lines, answerTimeout}
+	return l
+}
+
+// tcp returns the connection below TLS.
+func (l *link) tcp() (*net.TCPConn, bool) {
+	conn := l.conn
+	if secured, ok := conn.(*tls.Conn); ok {
+		conn = secured.NetConn()
+	}
+	tcp, ok := conn.(*net.TCPConn)
+	return tcp, ok
 }
 
 func (l *link) send(v any) error { return json.NewEncoder(l.conn).Encode(v) }
@@ -110,15 +122,45 @@ func (l *link) ask(r request) (answer, error) {
 	return a, nil
 }
 
-// token returns a string that only a holder of the key can compute, another for each attempt.
-func (a *Agent) token() string {
+// derive returns a secret for a purpose that only a holder of the run's key can compute, another for each attempt.
+func (a *Agent) derive(purpose string) []byte {
 	mac := hmac.New(sha256.New, []byte(a.Key))
-	fmt.Fprintf(mac, "%s/%d", a.Task.Run, a.Task.Attempt)
-	return hex.EncodeToString(mac.Sum(nil))
+	fmt.Fprintf(mac, "%s/%s/%d", purpose, a.Task.Run, a.Task.Attempt)
+	return mac.Sum(nil)
+}
+
+// toolKey returns the key for tools that authenticate their two ends.
+func (a *Agent) toolKey() string { return hex.EncodeToString(a.derive("tool")[:16]) }
+
+var errWrongPeer = errors.New("who answers does not have the key of this attempt")
+
+// identity returns the TLS configuration of both ends of an attempt: they have one private key, derived from the run's, and accept no
+// other. So neither end takes a third party for the other, and nobody between them can read or change what they say.
+func (a *Agent) identity() (*tls.Config, error) {
+	key := ed25519.NewKeyFromSeed(a.derive("agents"))
+	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, fmt.Errorf("making the certificate of the two ends: %w", err)
+	}
+	return &tls.Config{
+		MinVersion:   tls.VersionTLS13,
+		Certificates: []tls.Certificate{{Certificate: [][]byte{certificate}, PrivateKey: key}},
+		ClientAuth:   tls.RequireAnyClientCert,
+		// VerifyConnection verifies each end by its key; no name or authority says more.
+		InsecureSkipVerify: true, //nolint:gosec // see above
+		VerifyConnection: func(s tls.ConnectionState) error {
+			if !key.Public().(ed25519.PublicKey).Equal(s.PeerCertificates[0].PublicKey) {
+				return errWrongPeer
+			}
+			return nil
+		},
+		SessionTicketsDisabled: true,
+	}, nil
 }
 
 // greet returns an error unless the first request of a connection is from this run's client.
-func (l *link) greet(token, run string, attempt int32) error {
+func (l *link) greet() error {
 	if err := l.conn.SetDeadline(time.Now().Add(helloTimeout)); err != nil {
 		return err
 	}
@@ -126,8 +168,8 @@ func (l *link) greet(token, run string, attempt int32) error {
 	if err := l.receive(&r); err != nil {
 		return err
 	}
-	if r.Verb != verbHello || r.Run != run || r.Attempt != attempt || subtle.ConstantTimeCompare([]byte(r.Token), []byte(token)) != 1 {
-		return fmt.Errorf("not the client of this run")
+	if r.Verb != verbHello {
+		return fmt.Errorf("it does not greet")
 	}
 	if err := l.send(answer{}); err != nil {
 		return err

@@ -2,8 +2,11 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"slices"
@@ -35,53 +38,170 @@ func pair(t *testing.T) (here, there net.Conn) {
 	return here, there
 }
 
-// secretToken is the token of x-r1, attempt 1, with the key "secret".
-const secretToken = "fcbe77ac8b2e38ceeff124860629d155f60ee0264d77ee2728f3a00055a73c28"
+// identified returns the TLS configuration of an end of a run.
+func identified(t *testing.T, key, run string, attempt int32) *tls.Config {
+	t.Helper()
+	identity, err := (&Agent{Key: key, Task: plan.Task{Run: run, Attempt: attempt}}).identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return identity
+}
 
-const hello1 = `{"verb":"hello","token":"` + secretToken + `","run":"x-r1","attempt":1}`
+// A stranger is not the client of x-r1, attempt 1, whose key is "secret": what it says, in the clear or with an identity.
+type stranger struct {
+	identity *tls.Config
+	says     string
+}
 
-// strangers holds first lines that do not come from the client of x-r1, attempt 1.
-var strangers = map[string]string{
-	"nobody":                                   "",
-	"one who speaks HTTP":                      "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
-	"one with the wrong token":                 `{"verb":"hello","token":"guess","run":"x-r1","attempt":1}` + "\n",
-	"one without a token":                      `{"verb":"hello","run":"x-r1","attempt":1}` + "\n",
-	"the client of another run":                `{"verb":"hello","token":"` + secretToken + `","run":"x-r2","attempt":1}` + "\n",
-	"the client of an attempt before this one": `{"verb":"hello","token":"` + secretToken + `","run":"x-r1","attempt":0}` + "\n",
-	"one who does not greet":                   `{"verb":"prepare","token":"` + secretToken + `","run":"x-r1","attempt":1}` + "\n",
-	"one who never ends a line":                `{"verb":"hello","token":"` + strings.Repeat("x", maxLine) + "\n",
-	"one who leaves in the middle of a word":   `{"verb":"hel`,
-	"one who sends a list":                     "[]\n",
+const hello1 = `{"verb":"hello"}` + "\n"
+
+func strangers(t *testing.T) map[string]stranger {
+	t.Helper()
+	anonymous := identified(t, "secret", "x-r1", 1)
+	anonymous.Certificates = nil
+	return map[string]stranger{
+		"nobody":                                   {nil, ""},
+		"one who speaks HTTP":                      {nil, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"},
+		"one in the clear":                         {nil, hello1},
+		"one in the clear who never ends a line":   {nil, `{"verb":"` + strings.Repeat("x", maxLine) + "\n"},
+		"one with another key":                     {identified(t, "guess", "x-r1", 1), hello1},
+		"one without a certificate":                {anonymous, hello1},
+		"the client of another run":                {identified(t, "secret", "x-r2", 1), hello1},
+		"the client of an attempt before this one": {identified(t, "secret", "x-r1", 0), hello1},
+		"one who does not greet":                   {identified(t, "secret", "x-r1", 1), `{"verb":"prepare"}` + "\n"},
+		"one who never ends a line":                {identified(t, "secret", "x-r1", 1), `{"verb":"` + strings.Repeat("x", maxLine) + "\n"},
+		"one who leaves in the middle of a word":   {identified(t, "secret", "x-r1", 1), `{"verb":"hel`},
+		"one who sends a list":                     {identified(t, "secret", "x-r1", 1), "[]\n"},
+	}
+}
+
+// knock says what a stranger says, ends its side of the connection, and returns what it is told.
+func (s stranger) knock(conn net.Conn) string {
+	if s.identity != nil {
+		trusting := s.identity.Clone()
+		trusting.VerifyConnection = nil // a stranger does not mind who answers
+		conn = tls.Client(conn, trusting)
+	}
+	_, _ = io.WriteString(conn, s.says)
+	_ = conn.(interface{ CloseWrite() error }).CloseWrite()
+	told, _ := io.ReadAll(conn)
+	return string(told)
 }
 
 func TestGreet(t *testing.T) {
-	for name, line := range strangers {
+	for name, s := range strangers(t) {
 		t.Run(name, func(t *testing.T) {
 			here, there := pair(t)
-			if _, err := here.Write([]byte(line)); err != nil {
-				t.Fatal(err)
-			}
-			// Close only the sending side: the input ends here.
-			if err := here.(*net.TCPConn).CloseWrite(); err != nil {
-				t.Fatal(err)
-			}
-			if err := newLink(there).greet(secretToken, "x-r1", 1); err == nil {
+			told := make(chan string, 1)
+			go func() { told <- s.knock(here) }()
+			if err := newLink(tls.Server(there, identified(t, "secret", "x-r1", 1))).greet(); err == nil {
 				t.Error("was welcome")
+			}
+			there.Close()
+			if said := <-told; strings.Contains(said, "{") {
+				t.Errorf("was told %q", said)
 			}
 		})
 	}
 	t.Run("the client", func(t *testing.T) {
 		here, there := pair(t)
-		if _, err := here.Write([]byte(hello1 + "\n")); err != nil {
-			t.Fatal(err)
+		greeted := make(chan error, 1)
+		go func() { greeted <- newLink(tls.Server(there, identified(t, "secret", "x-r1", 1))).greet() }()
+		if _, err := newLink(tls.Client(here, identified(t, "secret", "x-r1", 1))).ask(request{Verb: verbHello}); err != nil {
+			t.Error(err)
 		}
-		if err := newLink(there).greet(secretToken, "x-r1", 1); err != nil {
-			t.Fatal(err)
-		}
-		if line := readLine(t, here); line != "{}" {
-			t.Errorf("was answered %q", line)
+		if err := <-greeted; err != nil {
+			t.Error(err)
 		}
 	})
+}
+
+// The client takes nobody without the key for its server: a run in which one answers at the server's address ends with that outcome, also if
+// it only passes on what the server's agent sends.
+func TestWrongServer(t *testing.T) {
+	identity := identified(t, "secret", "x-r1", 1)
+	for name, other := range map[string]*tls.Config{
+		"another key": identified(t, "guess", "x-r1", 1), "another run": identified(t, "secret", "x-r2", 1), "another attempt": identified(t, "secret", "x-r1", 2),
+	} {
+		here, there := pair(t)
+		other.VerifyConnection = nil
+		go func() { _ = newLink(tls.Server(there, other)).greet() }()
+		if _, err := newLink(tls.Client(here, identity)).ask(request{Verb: verbHello}); !errors.Is(err, errWrongPeer) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	address := net.IPv4(127, 0, 0, 31)
+	listener, err := net.Listen("tcp", net.JoinHostPort(address.String(), strconv.Itoa(plan.ControlPort)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_ = newLink(tls.Server(conn, identified(t, "guess", "x-r1", 1))).greet()
+			conn.Close()
+		}
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	e := &endpoint{Agent: &Agent{Key: "secret", Task: plan.Task{Run: "x-r1", Attempt: 1, ServerAddress: address.String()}}}
+	_, err = e.dial(ctx, nil)
+	wantOutcome(t, err, v1alpha1.OutcomeWrongPeer, "something else than the server's agent", "does not have the key", "forged ARP")
+}
+
+// A host between the two agents cannot change what they say to each other, nor say again what it has heard.
+func TestChangedOnTheWay(t *testing.T) {
+	for name, change := range map[string]func([]byte) []byte{
+		"a bit":  func(b []byte) []byte { b = slices.Clone(b); b[len(b)-1] ^= 1; return b },
+		"twice":  func(b []byte) []byte { return slices.Concat(b, b) },
+		"a line": func([]byte) []byte { return []byte(`{"verb":"done"}` + "\n") },
+	} {
+		client, near := pair(t)
+		far, server := pair(t)
+		change := change
+		greeted, attack := make(chan *link, 1), make(chan struct{})
+		go func() { _, _ = io.Copy(near, far) }()
+		go func() {
+			for b := make([]byte, 1<<16); ; {
+				n, err := near.Read(b)
+				if err != nil {
+					return
+				}
+				said := b[:n]
+				select {
+				case <-attack:
+					said = change(said)
+				default:
+				}
+				_, _ = far.Write(said)
+			}
+		}()
+		go func() {
+			l := newLink(tls.Server(server, identified(t, "secret", "x-r1", 1)))
+			if err := l.greet(); err != nil {
+				t.Error(err)
+			}
+			greeted <- l
+		}()
+		l := newLink(tls.Client(client, identified(t, "secret", "x-r1", 1)))
+		if _, err := l.ask(request{Verb: verbHello}); err != nil {
+			t.Fatal(err)
+		}
+		there := <-greeted
+		close(attack)
+		if err := l.send(request{Verb: verbEnd}); err != nil {
+			t.Fatal(err)
+		}
+		var first, second request
+		if err := cmp.Or(there.receive(&first), there.receive(&second)); err == nil {
+			t.Errorf("%s: the server heard %+v and %+v", name, first, second)
+		}
+	}
 }
 
 // Strangers write little into the log that has to hold the result, and silent ones do not keep the client out.
@@ -108,6 +228,9 @@ func TestStrangersAreBounded(t *testing.T) {
 				continue
 			}
 			t.Cleanup(func() { conn.Close() })
+			if first == hello1 {
+				conn = tls.Client(conn, identified(t, "secret", "x-r1", 1))
+			}
 			if _, err := conn.Write([]byte(first)); err != nil {
 				t.Fatal(err)
 			}
@@ -124,7 +247,7 @@ func TestStrangersAreBounded(t *testing.T) {
 	for range 1200 {
 		dial("")
 	}
-	dial(hello1+"\n", 30)
+	dial(hello1, 30)
 	if err := <-greeted; err != nil {
 		t.Fatal(err)
 	}
@@ -209,20 +332,14 @@ func TestStrangersAreSentAwayUntilTheClientComes(t *testing.T) {
 			}
 		}
 	}
-	for name, line := range strangers {
-		conn := dial()
-		if _, err := conn.Write([]byte(line)); err != nil {
-			t.Fatal(err)
-		}
-		// The connection may be closed already.
-		_ = conn.(*net.TCPConn).CloseWrite()
-		// The server may reset the connection or close it, but must not send anything.
-		if said, _ := io.ReadAll(conn); len(said) > 0 {
+	for name, s := range strangers(t) {
+		// The server may reset the connection, close it or send an alert of TLS, but must not answer.
+		if said := s.knock(dial()); strings.Contains(said, "{") {
 			t.Errorf("%s was told %q", name, said)
 		}
 	}
-	conn := dial()
-	if _, err := conn.Write([]byte(hello1 + "\n")); err != nil {
+	conn := tls.Client(dial(), identified(t, "secret", "x-r1", 1))
+	if _, err := io.WriteString(conn, hello1); err != nil {
 		t.Fatal(err)
 	}
 	if line := readLine(t, conn); line != "{}" {
@@ -372,9 +489,10 @@ func (d *deadlines) SetDeadline(t time.Time) error {
 func TestNoDeadlineIsLeft(t *testing.T) {
 	here, there := pair(t)
 	client, server := &deadlines{Conn: here, last: time.Now()}, &deadlines{Conn: there, last: time.Now()}
+	identity := identified(t, "secret", "x-r1", 1)
 	greeted := make(chan error, 1)
-	go func() { greeted <- newLink(server).greet(secretToken, "x-r1", 1) }()
-	if _, err := newLink(client).ask(request{Verb: verbHello, Token: secretToken, Run: "x-r1", Attempt: 1}); err != nil {
+	go func() { greeted <- newLink(tls.Server(server, identity)).greet() }()
+	if _, err := newLink(tls.Client(client, identity)).ask(request{Verb: verbHello}); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-greeted; err != nil {
@@ -385,21 +503,21 @@ func TestNoDeadlineIsLeft(t *testing.T) {
 	}
 }
 
-// Only a holder of the key can compute the token, and the token of one attempt is not valid for another.
-func TestToken(t *testing.T) {
+// Only a holder of the key can compute the key of the tools, and that of one attempt is not valid for another.
+func TestToolKey(t *testing.T) {
 	of := func(key, run string, attempt int32) string {
-		return (&Agent{Key: key, Task: plan.Task{Run: run, Attempt: attempt}}).token()
+		return (&Agent{Key: key, Task: plan.Task{Run: run, Attempt: attempt}}).toolKey()
 	}
 	same := of("key", "x-r1", 1)
 	if same != of("key", "x-r1", 1) {
-		t.Error("both ends make different tokens")
+		t.Error("both ends make different keys")
 	}
 	for _, other := range []string{of("other", "x-r1", 1), of("key", "x-r2", 1), of("key", "x-r1", 2), of("", "x-r1", 1)} {
 		if other == same {
-			t.Errorf("%s is the token of something else, too", same)
+			t.Errorf("%s is the key of something else, too", same)
 		}
 	}
-	if strings.Contains(same, "key") || len(same) != 64 {
-		t.Errorf("token %q", same)
+	if strings.Contains(same, "key") || len(same) != 32 {
+		t.Errorf("key %q", same)
 	}
 }

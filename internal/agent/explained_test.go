@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"os"
@@ -168,7 +169,7 @@ func TestAnswerLimit(t *testing.T) {
 			conn, err := listener.Accept()
 			if err == nil {
 				defer conn.Close()
-				err = newLink(conn).greet(e.token(), e.Task.Run, e.Task.Attempt)
+				err = newLink(tls.Server(conn, identified(t, e.Key, e.Task.Run, e.Task.Attempt))).greet()
 			}
 			greeted <- err
 		}()

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"maps"
-	"net"
 
 	"golang.org/x/sys/unix"
 
@@ -61,7 +60,7 @@ const segmentHeaders = 52
 // traffic returns what the agents' connection has added so far to the counters of a path. TCP's OutSegs, unlike Segs_out and the counters
 // of IP, does not contain retransmitted segments.
 func (l *link) traffic() map[string]int64 {
-	tcp, ok := l.conn.(*net.TCPConn)
+	tcp, ok := l.tcp()
 	if !ok {
 		return nil
 	}

@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -42,7 +43,7 @@ func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 			e.Task.Tool, iface.Name, address)
 	}
 	// A tool that the image lacks is reported before the server waits for a client.
-	target := tool.Target{Address: address.String(), Port: plan.ToolPort, CPUs: []int{e.measuringCPU}, Token: e.token()}
+	target := tool.Target{Address: address.String(), Port: plan.ToolPort, CPUs: []int{e.measuringCPU}, Key: e.toolKey()}
 	if _, err := present(e.driver.Server(e.Task.Cells[0], target).Path); err != nil {
 		return result.Document{}, err
 	}
@@ -167,6 +168,10 @@ func (c *connections) change(address string, by int) int {
 func (e *endpoint) greetAll(ctx context.Context, listener net.Listener, greeted chan<- greeting) error {
 	places := make(chan struct{}, maxGreeted)
 	var of connections
+	identity, err := e.identity()
+	if err != nil {
+		return err
+	}
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
@@ -181,8 +186,8 @@ func (e *endpoint) greetAll(ctx context.Context, listener net.Listener, greeted 
 		places <- struct{}{}
 		go func() {
 			defer func() { <-places; of.change(address, -1) }()
-			l := newLink(conn)
-			err := l.greet(e.token(), e.Task.Run, e.Task.Attempt)
+			l := newLink(tls.Server(conn, identity))
+			err := l.greet()
 			if err != nil {
 				conn.Close()
 			}

@@ -95,7 +95,7 @@ func (p pair) socketPair(t *testing.T, client, server netip.Addr) (c, s *net.UDP
 // ping runs the pinger's client to its end and returns what it printed.
 func (p pair) ping(t *testing.T, client *exec.Cmd) string {
 	t.Helper()
-	client.Env = append(os.Environ(), "TAILGATE_PINGER_TOKEN=token")
+	client.Env = append(os.Environ(), "TAILGATE_PINGER_KEY=0123456789abcdef0123456789abcdef")
 	var output, said bytes.Buffer
 	client.Stdout, client.Stderr = &output, &said
 	if err := p.Client.Start(client); err != nil {
@@ -236,7 +236,7 @@ func TestPinger(t *testing.T) {
 	}
 	port := fmt.Sprint(toolPort)
 	server := exec.Command(program, "server", "--bind", "::", "--port", port, "--deadline", "120")
-	server.Env = append(os.Environ(), "TAILGATE_PINGER_TOKEN=token")
+	server.Env = append(os.Environ(), "TAILGATE_PINGER_KEY=0123456789abcdef0123456789abcdef")
 	server.Stderr = os.Stderr
 	if err := p.Server.Start(server); err != nil {
 		t.Fatal(err)

@@ -55,8 +55,8 @@ type Target struct {
 	ServerCPU int
 	// Scratch is an empty writable folder, for a client with RawFiles.
 	Scratch string
-	// Token is known only to this run's ends, for tools that authenticate.
-	Token string
+	// Key, of 32 hexadecimal digits, is known only to the two ends of this attempt, for tools that authenticate.
+	Key string
 }
 
 // Command is a program with its arguments. It is executed directly, never through a shell.
@@ -351,6 +351,9 @@ func Exited(tool string, code int, cause, printed string) error {
 // SecondPort: a tool's control connection worked, but not the messages' one.
 const SecondPort = "its control connection worked, but not the second one, to another port: does a firewall or a NetworkPolicy block it? " +
 	"All ports must be open between the two ends"
+
+// WrongPeerRemedy is for a run in which something else than the other end answered.
+const WrongPeerRemedy = "is a proxy between the two ends, or does another host have this address (duplicate address, forged ARP or ND)? Measure on a network whose path you trust"
 
 // mostPrinted is the most of a tool's output that a message quotes, in bytes.
 const mostPrinted = 400

@@ -155,6 +155,12 @@ static inline void record(struct cell *c, uint64_t seq, uint64_t sent, uint64_t 
 	}
 }
 
+// impostor ends the program: without the key, nobody can make the tag of an answer, so that the latency of no answer is known.
+static _Noreturn void impostor(const struct cell *c, uint64_t seq) {
+	die(EXIT_IMPOSTOR, "%s of %zu bytes: something else than the server answered message %" PRIu64 ", or the server before it had the whole message",
+	    protocol_names[c->protocol], c->size, seq);
+}
+
 // foreign reports whether a datagram is not an answer that is still awaited, and counts it accordingly.
 static bool foreign(struct cell *c, ssize_t n, uint64_t next, uint64_t *seq) {
 	if ((size_t)n != c->size) {
@@ -164,10 +170,12 @@ static bool foreign(struct cell *c, ssize_t n, uint64_t next, uint64_t *seq) {
 	*seq = get_seq(c->in, c->size, next - 1);
 	if (*seq == 0)
 		return true; // sent while the path was tried
-	if (*seq >= next || next - *seq > c->window.length || !has_tag(c->in, c->size, &c->key, *seq)) {
+	if (*seq >= next || next - *seq > c->window.length) {
 		c->strays++;
 		return true;
 	}
+	if (!has_tag(c->in, c->size, tag_of_answer(&c->keys, *seq)))
+		impostor(c, *seq);
 	uint64_t state = *slot(c, *seq);
 	bool counts = c->measuring && *seq >= c->first;
 	if (state == LOST) {
@@ -193,16 +201,16 @@ static void lose(struct cell *c, uint64_t should) {
 	interval_at(&c->intervals, to_ns(since(c->start, should)))->lost++;
 }
 
-// in_step checks that a stream returns the bytes that were sent.
+// in_step checks that a stream returns the answer to the message that was sent.
 static void in_step(const struct cell *c, uint64_t seq) {
-	if (c->in[0] != (unsigned char)seq || !has_tag(c->in, c->size, &c->key, seq))
-		die(EXIT_SYSTEM, "the server sent back something else than message %llu", (unsigned long long)seq);
+	if (c->in[0] != (unsigned char)seq || !has_tag(c->in, c->size, tag_of_answer(&c->keys, seq)))
+		impostor(c, seq);
 }
 
 // prepare writes a message. It takes some ns, so it precedes the reading of the clock from which the message counts.
 static inline void prepare(struct cell *c, uint64_t seq) {
 	put_seq(c->out, c->size, seq);
-	put_tag(c->out, c->size, &c->key, seq);
+	put_tag(c->out, c->size, tag_of_message(&c->keys, seq));
 }
 
 void closed_loop(struct cell *c) {

@@ -28,7 +28,7 @@ struct cell {
 	struct link *control;
 	enum protocol protocol;
 	size_t size;
-	struct tag_key key;
+	struct tag_keys keys;
 	double rate; // messages per second on an absolute schedule; 0: the next message follows the answer to the last
 	bool spin;
 	uint64_t duration, warmup, loss; // ticks

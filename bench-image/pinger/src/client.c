@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "cell.h"
@@ -48,20 +47,29 @@ static _Noreturn void control_lost(const char *doing) {
 static void greet(const struct client_options *o, struct link *l) {
 	char line[128];
 	connect_to(o, l);
-	if (!link_sendf(l, GREETING "%s\n", o->token))
-		die(EXIT_REFUSED, "the server closed the connection: the token is wrong, or it is no pinger");
+	static const char closed[] = "the server closed the connection: it has another key, or it is no pinger";
+	struct session *s = &l->session;
+	s->key = o->key;
+	draw(s->client, sizeof s->client);
+	if (!link_sendf(l, GREETING "%016" PRIx64 "%016" PRIx64 "\n", s->client[0], s->client[1]))
+		die(EXIT_IMPOSTOR, "%s", closed);
 	uint64_t asked = nanoseconds(CLOCK_MONOTONIC);
 	if (!link_line(l, line, sizeof line, CONNECT_SECONDS)) {
 		if (nanoseconds(CLOCK_MONOTONIC) - asked >= CONNECT_SECONDS * 1000000000ull)
 			die(EXIT_UNREACHABLE, "the server does not answer within %d s: it is busy with another client, or frozen", CONNECT_SECONDS);
-		die(EXIT_REFUSED, "the server closed the connection: the token is wrong, or it is no pinger");
+		die(EXIT_IMPOSTOR, "%s", closed);
 	}
 	if (strcmp(line, "BUSY") == 0)
 		die(EXIT_UNREACHABLE, "the server is busy with another client");
 	if (strncmp(line, "VERSION", 7) == 0)
 		die(EXIT_VERSION, "the server is of another version (%s), this is " VERSION, line);
-	if (strcmp(line, "WELCOME") != 0)
-		die(EXIT_REFUSED, "who answers is no pinger");
+	uint64_t proof;
+	if (sscanf(line, "PROOF %16" SCNx64 "%16" SCNx64 " %16" SCNx64, &s->server[0], &s->server[1], &proof) != 3)
+		die(EXIT_IMPOSTOR, "who answers is no pinger");
+	if (proof != proof_of_server(s))
+		die(EXIT_IMPOSTOR, "who answers does not have the key");
+	if (!link_sendf(l, "PROOF %016" PRIx64 "\n", proof_of_client(s)) || !link_line(l, line, sizeof line, CONNECT_SECONDS) || strcmp(line, "WELCOME") != 0)
+		die(EXIT_IMPOSTOR, "%s", closed);
 }
 
 // one_object reports whether a text, if it is valid JSON, is exactly one object: this keeps a server from closing the
@@ -299,8 +307,8 @@ static void reset_cell(const struct client_options *o, size_t size, double rate,
 	cell.control = l;
 	cell.protocol = o->protocol;
 	cell.size = size;
-	if (getrandom(&cell.key, sizeof cell.key, 0) != sizeof cell.key)
-		die(EXIT_SYSTEM, "there are no random numbers");
+	cell.keys.shared = next_cell(&l->session, o->protocol, size);
+	draw(&cell.keys.own, sizeof cell.keys.own);
 	cell.rate = rate;
 	cell.spin = o->spin;
 	cell.duration = to_ticks(o->duration);

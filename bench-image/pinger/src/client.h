@@ -12,7 +12,8 @@
 #define MOST_RATES 32
 
 struct client_options {
-	const char *server, *local, *token; // local: an own address, or NULL
+	const char *server, *local; // local: an own address, or NULL
+	struct key key;
 	int port;
 	enum protocol protocol;
 	size_t sizes[MOST_SIZES];

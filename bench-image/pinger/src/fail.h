@@ -6,7 +6,7 @@ enum exit_code {
 	EXIT_OK = 0,          // the complete result is on stdout
 	EXIT_USAGE = 2,       // wrong arguments
 	EXIT_UNREACHABLE = 3, // no server, or one that is busy with another client
-	EXIT_REFUSED = 4,     // the server did not take the token
+	EXIT_IMPOSTOR = 4,    // the other end does not have the key, or somebody else answered a message
 	EXIT_PEER_LOST = 5,   // the other end went away during a measurement
 	EXIT_CLOCK = 6,       // the clock cannot be trusted
 	EXIT_DEADLINE = 7,    // --deadline passed

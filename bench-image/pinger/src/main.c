@@ -7,6 +7,7 @@
 //   server.c     the other end                    evidence.c   interruptions, as the system counts them
 //   clock.c      counter or clock_gettime         net.c        sockets, control connections
 //   fail.c       how it ends                      json.c       the result's text
+//   session.c    how the ends know each other
 //
 // It uses only the C library and is linked dynamically, so that a preloaded network stack such as Onload sees its
 // sockets. The server needs one port only, TCP and UDP: messages over TCP use a second connection to it.
@@ -30,7 +31,8 @@ static const char usage[] =
     "\n"
     "  --bind ADDR         address to serve at; --server ADDR is the same at the other end\n"
     "  --port P            TCP port for control and messages, and UDP port for datagrams\n"
-    "  --token T           word that client and server share; better in the environment, as TAILGATE_PINGER_TOKEN\n"
+    "  --key K             32 hexadecimal digits by which client and server know each other; better in the environment,\n"
+    "                      as TAILGATE_PINGER_KEY\n"
     "  --sizes N,...       bytes of each message: 1 to 65536, datagrams to 65507; every size with every rate is a cell\n"
     "  --rates N,...       messages a second, on a schedule that is never put off; 0 (default): each message follows\n"
     "                      the answer to the last\n"
@@ -48,7 +50,7 @@ static const char usage[] =
     "has one line, and the exit code is\n"
     "   2  wrong arguments                      7  the deadline has passed\n"
     "   3  no server, or a busy one             8  no message was answered\n"
-    "   4  the server did not take the token    9  the system refused something\n"
+    "   4  the other end lacks the key          9  the system refused something\n"
     "   5  the other end went away             10  the two ends are of different versions\n"
     "   6  the clock cannot be trusted         11  the result could not be written\n"
     "                                          12  the path does not carry so many messages a second\n";
@@ -140,10 +142,10 @@ static void check_sizes(const struct client_options *o) {
 	}
 }
 
-enum flag { BIND = 1, SERVER, PORT, TOKEN, PROTOCOL, SIZES, RATES, DURATION, WARMUP, SPIN, BLOCK, LOSS, INTERVAL, LOCAL, GROUP, CLOCK, DEADLINE, HELP };
+enum flag { BIND = 1, SERVER, PORT, KEY, PROTOCOL, SIZES, RATES, DURATION, WARMUP, SPIN, BLOCK, LOSS, INTERVAL, LOCAL, GROUP, CLOCK, DEADLINE, HELP };
 
 static const struct option options[] = {
-    {"bind", 1, 0, BIND},         {"server", 1, 0, SERVER},     {"port", 1, 0, PORT},         {"token", 1, 0, TOKEN},
+    {"bind", 1, 0, BIND},         {"server", 1, 0, SERVER},     {"port", 1, 0, PORT},         {"key", 1, 0, KEY},
     {"protocol", 1, 0, PROTOCOL}, {"sizes", 1, 0, SIZES},       {"rates", 1, 0, RATES},       {"duration", 1, 0, DURATION},
     {"warmup", 1, 0, WARMUP},     {"spin", 0, 0, SPIN},         {"block", 0, 0, BLOCK},       {"loss-after", 1, 0, LOSS},
     {"interval", 1, 0, INTERVAL}, {"local", 1, 0, LOCAL},       {"group", 1, 0, GROUP},       {"clock", 1, 0, CLOCK},
@@ -161,7 +163,7 @@ int main(int argc, char **argv) {
 
 	struct server_options s = {0};
 	static struct client_options c = {.warmup = 500000000, .loss = 1000000000, .interval = 1000000000, .rate_count = 1, .group = "239.255.77.71"};
-	const char *token = getenv("TAILGATE_PINGER_TOKEN");
+	const char *key = getenv("TAILGATE_PINGER_KEY");
 	bool has_protocol = false;
 	opterr = 0;
 	optind = 2;
@@ -172,7 +174,7 @@ int main(int argc, char **argv) {
 		case BIND: for_server = true; s.bind = optarg; break;
 		case SERVER: for_client = true; c.server = optarg; break;
 		case PORT: s.port = c.port = (int)number("port", optarg, 1, 65535); break;
-		case TOKEN: token = optarg; break;
+		case KEY: key = optarg; break;
 		case PROTOCOL: for_client = has_protocol = true; c.protocol = protocol_of(optarg); break;
 		case SIZES:
 			for_client = true;
@@ -199,11 +201,11 @@ int main(int argc, char **argv) {
 	}
 	if (optind < argc)
 		die(EXIT_USAGE, "%s is one argument too many", argv[optind]);
-	if (!token || !*token || strlen(token) > MAX_TOKEN || strpbrk(token, " \t\r\n"))
-		die(EXIT_USAGE, "--token, or TAILGATE_PINGER_TOKEN, has to be a word of up to %d bytes", MAX_TOKEN);
+	if (!key || !key_read(key, &s.key))
+		die(EXIT_USAGE, "--key, or TAILGATE_PINGER_KEY, has to be %d hexadecimal digits", KEY_DIGITS);
 	if (s.port == 0)
 		die(EXIT_USAGE, "--port is needed");
-	s.token = c.token = token;
+	c.key = s.key;
 	if (server) {
 		if (!s.bind)
 			die(EXIT_USAGE, "the server needs --bind");

@@ -5,14 +5,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 #include <sys/socket.h>
 
-#define VERSION "1"
-// GREETING begins the first line of a control connection; the token follows.
-#define GREETING "TAILGATE-PINGER " VERSION " "
+#include "session.h"
 
-#define MAX_TOKEN 128
+#define VERSION "2"
+// GREETING, after PROGRAM a version, begins the first line of a control connection; the client's numbers follow.
+#define PROGRAM "TAILGATE-PINGER "
+#define GREETING PROGRAM VERSION " "
+
 #define MAX_TCP 65536
 #define MAX_DATAGRAM 65507
 
@@ -66,6 +67,7 @@ const char *path_accelerated(const struct path *p);
 // link is a control connection: lines of text, each answered in turn, and blocks of announced length.
 struct link {
 	int fd;
+	struct session session;
 	char buffer[4096];
 	size_t from, to;
 };
@@ -88,10 +90,12 @@ static inline void put_seq(unsigned char *message, size_t size, uint64_t seq) {
 // get_seq returns the number nearest to expected that a message may have.
 static inline uint64_t get_seq(const unsigned char *message, size_t size, uint64_t expected) {
 	uint64_t low = 0;
-	for (size_t i = 0; i < 8 && i < size; i++)
+	if (size >= 8) {
+		memcpy(&low, message, 8);
+		return le64toh(low);
+	}
+	for (size_t i = 0; i < size; i++)
 		low |= (uint64_t)message[i] << (8 * i);
-	if (size >= 8)
-		return low;
 	uint64_t span = 1ull << (8 * size);
 	uint64_t seq = (expected & ~(span - 1)) | low;
 	if (seq > expected && seq - expected > span / 2 && seq >= span)
@@ -99,46 +103,6 @@ static inline uint64_t get_seq(const unsigned char *message, size_t size, uint64
 	if (seq < expected && expected - seq > span / 2)
 		return seq + span;
 	return seq;
-}
-
-// A message of at least TAGGED bytes ends with eight bytes that its receiver cannot know before it has the whole message: a peer that
-// answers a message early, to look fast, lacks its tag.
-#define TAGGED 16
-
-struct tag_key {
-	uint64_t k0, k1;
-};
-
-// tag_of returns the tag of a message: SipHash-1-3 of its number. The peer knows the tags of all earlier messages, from which it could
-// compute the key of a mixer such as splitmix64, or the state of a xorshift generator.
-static inline uint64_t tag_of(const struct tag_key *key, uint64_t seq) {
-	uint64_t v0 = key->k0 ^ 0x736f6d6570736575, v1 = key->k1 ^ 0x646f72616e646f6d;
-	uint64_t v2 = key->k0 ^ 0x6c7967656e657261, v3 = key->k1 ^ 0x7465646279746573;
-#define ROTATE(x, by) ((x) << (by) | (x) >> (64 - (by)))
-#define ROUND                                                   \
-	v0 += v1, v1 = ROTATE(v1, 13) ^ v0, v0 = ROTATE(v0, 32),    \
-	v2 += v3, v3 = ROTATE(v3, 16) ^ v2,                         \
-	v0 += v3, v3 = ROTATE(v3, 21) ^ v0,                         \
-	v2 += v1, v1 = ROTATE(v1, 17) ^ v2, v2 = ROTATE(v2, 32)
-	const uint64_t length = 8ull << 56;
-	v3 ^= seq, ROUND, v0 ^= seq;
-	v3 ^= length, ROUND, v0 ^= length;
-	v2 ^= 0xff, ROUND, ROUND, ROUND;
-#undef ROUND
-#undef ROTATE
-	return v0 ^ v1 ^ v2 ^ v3;
-}
-
-static inline void put_tag(unsigned char *message, size_t size, const struct tag_key *key, uint64_t seq) {
-	uint64_t tag = tag_of(key, seq);
-	if (size >= TAGGED)
-		memcpy(message + size - sizeof tag, &tag, sizeof tag);
-}
-
-// has_tag reports whether a message with this number has its tag, or is too short for one.
-static inline bool has_tag(const unsigned char *message, size_t size, const struct tag_key *key, uint64_t seq) {
-	uint64_t tag = tag_of(key, seq);
-	return size < TAGGED || memcmp(message + size - sizeof tag, &tag, sizeof tag) == 0;
 }
 
 #endif

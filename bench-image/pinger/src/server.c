@@ -1,4 +1,4 @@
-// The server sends every message back unchanged. It measures the time between two messages with the clock, and reports
+// The server sends every message back with the tag of its answer. It measures the time between two messages with the clock, and reports
 // it to the client when the cell has ended.
 //
 // While a cell is measured the server makes no system calls except recv and send. New connections wait meanwhile in the
@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -35,6 +34,8 @@
 struct pending {
 	int fd;
 	uint64_t since; // ns
+	struct session session;
+	bool challenged; // it has greeted, and has to prove that it has the key
 	size_t length;
 	char line[256];
 };
@@ -51,6 +52,7 @@ static struct {
 static struct {
 	struct reservoir slow;
 	struct coarse gaps, sends;
+	struct key key;
 	uint64_t served, strays;
 	unsigned char buffer[MAX_TCP + 64] __attribute__((aligned(64)));
 } cell;
@@ -105,19 +107,8 @@ static bool equal(const char *a, const char *b) {
 	return difference == 0;
 }
 
-// greeting reports whether a line is the greeting of a client with the right token. *version becomes false for a client
-// of another version.
-static bool greeting(const char *line, bool *version) {
-	static const char name[] = "TAILGATE-PINGER ";
-	*version = strncmp(line, GREETING, strlen(GREETING)) == 0;
-	if (strncmp(line, name, strlen(name)) != 0)
-		return false;
-	const char *token = strrchr(line, ' ') + 1;
-	return equal(token, server.options->token);
-}
-
 // hear reads what a new connection has sent so far. It returns 1 if that is the wanted line, -1 if the connection must
-// be closed, and 0 if more may follow. If wanted is NULL, it waits for the greeting of a client.
+// be closed, and 0 if more may follow. If wanted is NULL, it waits for a client that proves that it has the key.
 static int hear(struct pending *p, const char *wanted) {
 	ssize_t n = recv(p->fd, p->line + p->length, sizeof p->line - 1 - p->length, 0);
 	if (n < 0)
@@ -132,21 +123,37 @@ static int hear(struct pending *p, const char *wanted) {
 	if (end != p->line + p->length - 1)
 		return -1;
 	*end = 0;
-	bool version;
+	p->length = 0;
 	if (wanted && equal(p->line, wanted))
 		return 1;
-	if (!greeting(p->line, &version))
+	struct session *s = &p->session;
+	uint64_t proof;
+	char answer[128];
+	int verdict = -1;
+	if (p->challenged) {
+		if (sscanf(p->line, "PROOF %16" SCNx64, &proof) != 1 || proof != proof_of_client(s))
+			return -1;
+		if (!wanted)
+			return 1;
+		snprintf(answer, sizeof answer, "BUSY\n");
+	} else if (sscanf(p->line, GREETING "%16" SCNx64 "%16" SCNx64, &s->client[0], &s->client[1]) == 2) {
+		s->key = server.options->key;
+		draw(s->server, sizeof s->server);
+		snprintf(answer, sizeof answer, "PROOF %016" PRIx64 "%016" PRIx64 " %016" PRIx64 "\n", s->server[0], s->server[1], proof_of_server(s));
+		p->challenged = true;
+		verdict = 0;
+	} else if (strncmp(p->line, PROGRAM, strlen(PROGRAM)) == 0 && strncmp(p->line, GREETING, strlen(GREETING)) != 0) {
+		snprintf(answer, sizeof answer, "VERSION " VERSION "\n");
+	} else {
 		return -1;
-	const char *answer = !version ? "VERSION " VERSION "\n" : wanted ? "BUSY\n" : NULL;
-	if (!answer)
-		return 1;
+	}
 	(void)!send(p->fd, answer, strlen(answer), MSG_NOSIGNAL | MSG_DONTWAIT);
-	return -1;
+	return verdict;
 }
 
-// admit waits for a connection that sends the wanted line or, without one, a client's greeting, and closes all others.
-// It returns -1 when control, if there is one, receives data or is gone first.
-static int admit(const char *wanted, int control) {
+// admit waits for a connection that sends the wanted line or, without one, is a client's, and closes all others. It sets the session of a
+// client, and returns -1 when control, if there is one, receives data or is gone first.
+static int admit(const char *wanted, int control, struct session *session) {
 	for (;;) {
 		struct pollfd polled[MOST_PENDING + 2];
 		size_t count = server.count;
@@ -161,6 +168,8 @@ static int admit(const char *wanted, int control) {
 			int verdict = polled[i].revents ? hear(&server.pending[i], wanted) : 0;
 			if (verdict > 0) {
 				int fd = server.pending[i].fd;
+				if (session)
+					*session = server.pending[i].session;
 				dismiss(i, true);
 				fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
 				return fd;
@@ -240,12 +249,19 @@ static inline void log_message(struct times *t, bool spin, uint64_t seq, uint64_
 	t->polls = 0;
 }
 
+// impostor ends the program: what came is not from the client. A server that answered on would tell who sent it the tags of its answers.
+static _Noreturn void impostor(const char *protocol, size_t size, uint64_t seq) {
+	die(EXIT_IMPOSTOR, "%s of %zu bytes: something else than the client sent message %" PRIu64, protocol, size, seq);
+}
+
 // echo_stream serves a TCP connection until its end.
 static void echo_stream(int fd, size_t size, bool spin) {
 	int flags = spin ? MSG_DONTWAIT : 0;
 	unsigned char *buffer = cell.buffer;
 	struct times t = times_now();
 	for (uint64_t seq = 1;; seq++) {
+		// The number is computed before the message is there, so that this takes none of its time.
+		uint64_t number = number_of(&cell.key, seq);
 		size_t have = 0;
 		while (have < size) {
 			ssize_t n = recv(fd, buffer + have, size - have, flags);
@@ -259,6 +275,8 @@ static void echo_stream(int fd, size_t size, bool spin) {
 			have += (size_t)n;
 		}
 		uint64_t received = spin ? 0 : ticks();
+		if (__builtin_expect(!turn_tag(buffer, size, number), 0))
+			impostor(protocol_names[TCP], size, seq);
 		for (size_t done = 0; done < size;) {
 			ssize_t n = send(fd, buffer + done, size - done, flags | MSG_NOSIGNAL);
 			if (__builtin_expect(n < 0, 0)) {
@@ -276,7 +294,8 @@ static void echo_stream(int fd, size_t size, bool spin) {
 static void echo_datagrams(struct path p, size_t size, bool spin) {
 	int flags = spin ? MSG_DONTWAIT : 0;
 	unsigned char *buffer = cell.buffer;
-	uint64_t seq = 0;
+	// The number of the next message is computed before it is there, so that this takes none of its time.
+	uint64_t seq = 0, next = 1, number = number_of(&cell.key, next);
 	struct times t = times_now();
 	while (!stop) {
 		ssize_t n = recv(p.in, buffer, sizeof cell.buffer, flags);
@@ -292,10 +311,16 @@ static void echo_datagrams(struct path p, size_t size, bool spin) {
 			cell.strays++;
 			continue;
 		}
+		seq = get_seq(buffer, size, seq);
+		if (__builtin_expect(seq != next, 0))
+			number = number_of(&cell.key, seq);
+		// Number 0 only tries the path.
+		if (__builtin_expect(seq != 0 && !turn_tag(buffer, size, number), 0))
+			impostor("datagrams", size, seq);
 		while (send(p.out, buffer, size, flags | MSG_NOSIGNAL) < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == EINTR) && !stop)
 			;
-		seq = get_seq(buffer, size, seq);
 		log_message(&t, spin, seq, received);
+		number = number_of(&cell.key, next = seq + 1);
 	}
 }
 
@@ -360,12 +385,11 @@ static bool open_path(struct link *l, const struct request *r, struct path *p, b
 	if (r->protocol == TCP) {
 		unsigned char random[16];
 		char line[64] = "DATA ";
-		if (getrandom(random, sizeof random, 0) != sizeof random)
-			die(EXIT_SYSTEM, "there are no random numbers");
+		draw(random, sizeof random);
 		for (size_t i = 0; i < sizeof random; i++)
 			snprintf(line + 5 + 2 * i, 3, "%02x", random[i]);
 		*alive = link_sendf(l, "CONNECT %s\n", line + 5);
-		p->in = p->out = *alive ? admit(line, l->fd) : -1;
+		p->in = p->out = *alive ? admit(line, l->fd, NULL) : -1;
 		*alive = *alive && p->in >= 0;
 		if (*alive)
 			prepare_tcp(p->in);
@@ -405,6 +429,7 @@ static bool run_cell(struct link *l, const struct request *r) {
 	coarse_reset(&cell.gaps);
 	coarse_reset(&cell.sends);
 	cell.served = cell.strays = 0;
+	cell.key = next_cell(&l->session, r->protocol, r->size);
 	memset(cell.buffer, 0, sizeof cell.buffer);
 	struct counters before, after;
 	counters_read(&before);
@@ -424,34 +449,33 @@ static bool run_cell(struct link *l, const struct request *r) {
 }
 
 // session serves one client until it leaves.
-static void session(int fd) {
-	struct link l = {.fd = fd};
+static void session(struct link *l) {
 	struct timeval patience = {.tv_sec = IDLE_SECONDS};
-	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-	prepare_tcp(fd);
+	(void)setsockopt(l->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+	prepare_tcp(l->fd);
 	char line[256];
 	static struct scan scan;
-	if (!link_sendf(&l, "WELCOME\n"))
+	if (!link_sendf(l, "WELCOME\n"))
 		return;
-	while (link_line(&l, line, sizeof line, IDLE_SECONDS)) {
+	while (link_line(l, line, sizeof line, IDLE_SECONDS)) {
 		struct request request;
 		if (strcmp(line, "SCAN") == 0) {
-			if (!link_sendf(&l, "SCANNING\n"))
+			if (!link_sendf(l, "SCANNING\n"))
 				return;
 			scan_run(&scan);
 			struct json j = {0};
 			scan_json(&j, NULL, &scan);
-			bool ok = link_sendf(&l, "SCANNED %zu\n", j.length) && link_send(&l, j.text, j.length);
+			bool ok = link_sendf(l, "SCANNED %zu\n", j.length) && link_send(l, j.text, j.length);
 			json_free(&j);
 			if (!ok)
 				return;
 		} else if (read_request(line, &request)) {
-			if (!run_cell(&l, &request))
+			if (!run_cell(l, &request))
 				return;
 		} else if (strcmp(line, "VERIFY") == 0) {
 			// This dies when the clock has drifted: the client then loses its server instead of getting a result.
 			clock_verify();
-			if (!link_sendf(&l, "VERIFIED\n"))
+			if (!link_sendf(l, "VERIFIED\n"))
 				return;
 		} else {
 			return;
@@ -481,8 +505,9 @@ _Noreturn void serve(const struct server_options *o) {
 	if (listen(server.listener, 128) != 0)
 		die(EXIT_SYSTEM, "listening on port %d: %s", o->port, strerror(errno));
 	for (;;) {
-		int fd = admit(NULL, -1);
-		session(fd);
-		close(fd);
+		struct link l = {0};
+		l.fd = admit(NULL, -1, &l.session);
+		session(&l);
+		close(l.fd);
 	}
 }

@@ -4,9 +4,11 @@
 #include <stdbool.h>
 
 #include "clock.h"
+#include "session.h"
 
 struct server_options {
-	const char *bind, *token;
+	const char *bind;
+	struct key key;
 	int port;
 	bool spin;
 	double deadline; // seconds; 0: none

@@ -258,25 +258,63 @@ static void test_numbers(void) {
 	}
 }
 
-// test_tags compares a tag with that of another implementation: openssl mac -macopt c-rounds:1 -macopt d-rounds:3 SIPHASH.
+// test_siphash compares numbers with those of another implementation: openssl mac -macopt c-rounds:1 -macopt d-rounds:3 SIPHASH, and the
+// vectors of its authors for 2 and 4 rounds.
+static void test_siphash(void) {
+	const struct key key = {0x0706050403020100, 0x0f0e0d0c0b0a0908};
+	const uint64_t words[] = {0x0706050403020100, 0x0f0e0d0c0b0a0908};
+	CHECK(number_of(&key, words[0]) == 0x369095118d299a8e, "%llx", LL(number_of(&key, words[0])));
+	CHECK(siphash(2, 4, &key, words, 1) == 0x93f5f5799a932462, "%llx", LL(siphash(2, 4, &key, words, 1)));
+	CHECK(siphash(2, 4, &key, words, 2) == 0x3f2acc7f57c29bdb, "%llx", LL(siphash(2, 4, &key, words, 2)));
+}
+
 static void test_tags(void) {
-	const struct tag_key key = {0x0706050403020100, 0x0f0e0d0c0b0a0908}, other = {key.k0, key.k1 ^ 1};
-	CHECK(tag_of(&key, 0x0706050403020100) == 0x369095118d299a8e, "%llx", LL(tag_of(&key, 0x0706050403020100)));
+	const struct tag_keys keys = {{1, 2}, {3, 4}}, foreign = {{1, 3}, {3, 4}}, early = {{1, 2}, {3, 5}};
 	unsigned char message[65] = {0};
 	for (size_t size = 1; size <= 64; size++) {
 		memset(message, 0xaa, sizeof message);
 		put_seq(message, size, 7);
-		put_tag(message, size, &key, 7);
+		put_tag(message, size, tag_of_message(&keys, 7));
 		bool tagged = size >= 16;
 		CHECK(message[size] == 0xaa && (!tagged || get_seq(message, size, 7) == 7), "%zu bytes are written beyond their end, or have no number", size);
-		CHECK(has_tag(message, size, &key, 7) && has_tag(message, size, &other, 7) != tagged && has_tag(message, size, &key, 8) != tagged,
+		CHECK(has_tag(message, size, tag_of_answer(&keys, 7)) != tagged, "%zu bytes: a message is its own answer", size);
+		CHECK(turn_tag(message, size, number_of(&foreign.shared, 7)) != tagged && turn_tag(message, size, number_of(&keys.shared, 8)) != tagged &&
+		          turn_tag(message, size, number_of(&keys.shared, 7)), "%zu bytes: the server takes another message, or not that of the client", size);
+		CHECK(message[size] == 0xaa && (!tagged || get_seq(message, size, 7) == 7), "%zu bytes: the answer is written beyond its end, or has no number", size);
+		CHECK(has_tag(message, size, tag_of_answer(&keys, 7)) && has_tag(message, size, tag_of_answer(&keys, 8)) != tagged &&
+		          has_tag(message, size, tag_of_answer(&foreign, 7)) != tagged && has_tag(message, size, tag_of_answer(&early, 7)) != tagged,
 		      "%zu bytes: the tag is missing, or that of another", size);
 		for (size_t i = size - 8; tagged && i < size; i++) {
 			message[i] ^= 1;
-			CHECK(!has_tag(message, size, &key, 7), "%zu bytes: byte %zu is not compared", size, i);
+			CHECK(!has_tag(message, size, tag_of_answer(&keys, 7)), "%zu bytes: byte %zu is not compared", size, i);
 			message[i] ^= 1;
 		}
 	}
+}
+
+// test_session: whatever differs between two sessions, or between two cells of one, they share no proof and no key.
+static void test_session(void) {
+	enum { KINDS = 8 };
+	uint64_t seen[4 * KINDS];
+	size_t count = 0;
+	for (int kind = 0; kind < KINDS; kind++) {
+		struct session s = {{1, 2}, {3, 4}, {5, 6}, 0};
+		uint64_t *differs[] = {&s.key.k0, &s.key.k1, &s.client[0], &s.client[1], &s.server[0], &s.server[1], &s.cells};
+		if (kind > 0)
+			*differs[kind - 1] ^= 1ull << 63;
+		seen[count++] = proof_of_client(&s);
+		seen[count++] = proof_of_server(&s);
+		struct key cell = next_cell(&s, 0, 64);
+		seen[count++] = cell.k0;
+		seen[count++] = cell.k1;
+	}
+	for (size_t i = 0; i < count; i++)
+		for (size_t k = 0; k < i; k++)
+			CHECK(seen[i] != seen[k], "number %zu is number %zu", i, k);
+	struct key key;
+	CHECK(key_read("00000000000000010000000000000002", &key) && key.k0 == 1 && key.k1 == 2, "a key is read as %llx, %llx", LL(key.k0), LL(key.k1));
+	CHECK(!key_read("0000000000000001000000000000000", &key) && !key_read("000000000000000100000000000000021", &key) &&
+	          !key_read("0x000000000000010x00000000000002", &key) && !key_read("", &key), "what is no key is read");
 }
 
 static void test_reservoir(void) {
@@ -482,7 +520,9 @@ int main(int argc, char **argv) {
 	test_range();
 	test_conversion();
 	test_numbers();
+	test_siphash();
 	test_tags();
+	test_session();
 	test_reservoir();
 	test_gaps();
 	test_attribution();

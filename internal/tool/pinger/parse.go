@@ -9,6 +9,7 @@ import (
 	"io"
 	"strconv"
 
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
@@ -271,5 +272,8 @@ func warnings(d document) []string {
 }
 
 func explain(out tool.Output) error {
+	if out.ExitCode == impostor {
+		return tool.Fail(v1alpha1.OutcomeWrongPeer, "%s; %s", tool.OneLine(string(out.Stderr)), tool.WrongPeerRemedy)
+	}
 	return tool.Exited("pinger", out.ExitCode, cmp.Or(tool.OneLine(string(out.Stderr)), "it printed nothing"), "")
 }

@@ -307,6 +307,7 @@ func TestParseRefuses(t *testing.T) {
 		out  tool.Output
 		say  string
 	}{
+		"an answer of another":         {good, tool.Output{ExitCode: 4, Stderr: []byte("tailgate-pinger: something else than the server answered message 1\n")}, "something else than the server answered message 1; is a proxy"},
 		"a failure":                    {good, tool.Output{ExitCode: 7, Stderr: []byte("tailgate-pinger: the hard deadline\n has passed\n")}, "exit code 7): tailgate-pinger: the hard deadline has passed"},
 		"a failure that prints":        {good, tool.Output{ExitCode: 5, Stdout: file(t, "tcp.json")}, "exit code 5): it printed nothing"},
 		"nothing":                      {good, tool.Output{}, "decoding"},
@@ -521,5 +522,12 @@ func TestDocumentsOfAnotherKind(t *testing.T) {
 		if err := d.check(tool.Cell{}); err == nil || !strings.Contains(err.Error(), "cells") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+func TestWrongPeer(t *testing.T) {
+	_, err := New().Parse(captured["tcp.json"], tool.Output{ExitCode: 4}, nil, nil)
+	if f, ok := errors.AsType[*tool.Failure](err); !ok || f.Reason != v1alpha1.OutcomeWrongPeer {
+		t.Errorf("%v is not of the other end", err)
 	}
 }

@@ -2,9 +2,9 @@
 //
 // It differs from the other tools: it counts every sample in a histogram, so its memory does not
 // grow; at a rate each round trip counts from when the message should have been sent, so a stall
-// shows in all messages that it delays; it counts a lost datagram and goes on; the server
-// authenticates its client and cannot answer early; one port is enough; and the result states what
-// interrupted either end, and when.
+// shows in all messages that it delays; it counts a lost datagram and goes on; the two ends know each
+// other, nobody else can answer a message of 16 bytes or more, and the server cannot answer it early;
+// one port is enough; and the result states what interrupted either end, and when.
 //
 // Limits that show in the results:
 //   - In a closed loop a stall is one slow sample, as with all tools.
@@ -27,8 +27,10 @@ import (
 
 const (
 	program = "tailgate-pinger"
-	// tokenVariable passes the token by the environment: arguments are stored.
-	tokenVariable = "TAILGATE_PINGER_TOKEN"
+	// keyVariable passes the key by the environment: arguments are stored.
+	keyVariable = "TAILGATE_PINGER_KEY"
+	// impostor is the tool's exit code if something else than its other end answered.
+	impostor = 4
 
 	maxSize = 65_536
 
@@ -78,7 +80,7 @@ func (d driver) Validate(c tool.Cell) error {
 
 func lossOf(c tool.Cell) time.Duration { return cmp.Or(c.LossAfter, lossAfter) }
 
-// Server serves clients with the token until killed, or longer than a client may take.
+// Server serves clients with the key until killed, or longer than a client may take.
 func (d driver) Server(c tool.Cell, t tool.Target) tool.Command {
 	return tool.Command{
 		Path: program,
@@ -115,7 +117,7 @@ func wait(c tool.Cell) string {
 	return "--block"
 }
 
-func environment(t tool.Target) []string { return []string{tokenVariable + "=" + t.Token} }
+func environment(t tool.Target) []string { return []string{keyVariable + "=" + t.Key} }
 
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
 

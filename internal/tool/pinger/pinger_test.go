@@ -18,11 +18,11 @@ func cellOf(p v1alpha1.Protocol, size int32, duration, warmup time.Duration) too
 func TestCommands(t *testing.T) {
 	type commands struct{ Server, Client tool.Command }
 	c := cellOf("UDP", 1, 1500*time.Millisecond, 500*time.Millisecond)
-	target := tool.Target{Address: "10.99.0.2", Port: 22048, Scratch: "/scratch/a", Token: "uid"}
+	target := tool.Target{Address: "10.99.0.2", Port: 22048, Scratch: "/scratch/a", Key: "secret"}
 	want := commands{
-		tool.Command{Path: "tailgate-pinger", Env: []string{"TAILGATE_PINGER_TOKEN=uid"},
+		tool.Command{Path: "tailgate-pinger", Env: []string{"TAILGATE_PINGER_KEY=secret"},
 			Args: []string{"server", "--bind", "10.99.0.2", "--port", "22048", "--block", "--deadline", "92"}},
-		tool.Command{Path: "tailgate-pinger", Env: []string{"TAILGATE_PINGER_TOKEN=uid"},
+		tool.Command{Path: "tailgate-pinger", Env: []string{"TAILGATE_PINGER_KEY=secret"},
 			Args: []string{"client", "--server", "10.99.0.2", "--port", "22048", "--protocol", "udp", "--sizes", "1", "--rates", "0",
 				"--duration", "1500000000ns", "--warmup", "500000000ns", "--loss-after", "1000000000ns", "--block", "--deadline", "27"}},
 	}

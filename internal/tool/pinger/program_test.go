@@ -35,7 +35,7 @@ func TestProgram(t *testing.T) {
 		at(1000, cellOf(v1alpha1.ProtocolMulticast, 64, 300*time.Millisecond, 50*time.Millisecond)),
 	} {
 		t.Run(fmt.Sprintf("%s at %d", c.Protocol, c.RatePerSecond), func(t *testing.T) {
-			target := tool.Target{Address: "127.0.0.1", LocalAddress: "127.0.0.1", Port: port, Token: "3c1f8a52-0000-4000-8000-000000000000"}
+			target := tool.Target{Address: "127.0.0.1", LocalAddress: "127.0.0.1", Port: port, Key: "3c1f8a52000040008000000000000000"}
 			if err := New().Validate(c); err != nil {
 				t.Fatal(err)
 			}

@@ -141,13 +141,13 @@ func path(c tool.Cell, t tool.Target, own string) []string {
 	return append([]string{"-i", address, "-p", strconv.Itoa(t.Port)}, more...)
 }
 
-// group returns the cell's group, or one of 65,536 that both ends choose by the token of the run: messages of other runs would be
+// group returns the cell's group, or one of 65,536 that both ends choose by the key of the run: messages of other runs would be
 // received, and a client that two servers answer gives up.
 func group(c tool.Cell, t tool.Target) string {
 	if c.MulticastGroup != "" {
 		return c.MulticastGroup
 	}
-	sum := crc32.ChecksumIEEE([]byte(t.Token))
+	sum := crc32.ChecksumIEEE([]byte(t.Key))
 	return netip.AddrFrom4([4]byte{239, 192, byte(sum >> 8), byte(sum)}).String()
 }
 

@@ -17,7 +17,7 @@ func cell(p v1alpha1.Protocol, size int32, duration, warmup time.Duration) tool.
 
 func TestCommands(t *testing.T) {
 	type commands struct{ Server, Client tool.Command }
-	target := tool.Target{Address: "10.99.0.2", Port: 11111, LocalAddress: "10.99.0.1", Scratch: "/scratch/a", CPUs: []int{4, 6}, Token: "secret"}
+	target := tool.Target{Address: "10.99.0.2", Port: 11111, LocalAddress: "10.99.0.1", Scratch: "/scratch/a", CPUs: []int{4, 6}, Key: "secret"}
 	second := cell("UDP", 14, time.Second, 0)
 	with := func(change func(*tool.Cell)) tool.Cell {
 		c := second

@@ -27,7 +27,7 @@ const (
 	port = "23456"
 	// portHex is the port as /proc/net shows it.
 	portHex = "5BA0"
-	token   = "bench"
+	key     = "00000000000000000000000000000000"
 )
 
 // in returns the tool with a folder as the root of its file system.
@@ -60,10 +60,10 @@ func pingerTool(program string) benchTool {
 	return benchTool{
 		name: "pinger", spins: true,
 		server: func(m mode) []string {
-			return slices.Concat([]string{program, "server", "--bind", serverIP, "--port", port, "--token", token, "--deadline", "3600"}, when(m.spin, "--spin"))
+			return slices.Concat([]string{program, "server", "--bind", serverIP, "--port", port, "--key", key, "--deadline", "3600"}, when(m.spin, "--spin"))
 		},
 		client: func(m mode, size int, d time.Duration) []string {
-			return slices.Concat([]string{program, "client", "--server", serverIP, "--port", port, "--token", token, "--protocol", protocol(m),
+			return slices.Concat([]string{program, "client", "--server", serverIP, "--port", port, "--key", key, "--protocol", protocol(m),
 				"--sizes", strconv.Itoa(size), "--duration", d.String()}, when(m.spin, "--spin"))
 		},
 		read: readPinger,
