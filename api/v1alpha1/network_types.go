@@ -196,7 +196,7 @@ type NetworkRef struct {
 	// name is the NetworkAttachmentDefinition's name.
 	// +required
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a NetworkAttachmentDefinition alone: its namespace is networkRef.namespace, and the interface is always net1"
 	Name string `json:"name"`
 
 	// namespace is the NetworkAttachmentDefinition's namespace; default the benchmark's own.

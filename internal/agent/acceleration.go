@@ -27,7 +27,9 @@ func environment(container []string, task plan.Task) []string {
 			all[name] = value
 		}
 	}
-	maps.DeleteFunc(all, func(name, _ string) bool { return begins(name, optionPrefixes) || strings.HasPrefix(name, onloadPrefix) })
+	maps.DeleteFunc(all, func(name, _ string) bool {
+		return begins(name, optionPrefixes) || strings.HasPrefix(name, onloadPrefix)
+	})
 	maps.Copy(all, task.Env)
 	if task.Acceleration == v1alpha1.AccelerationOnload {
 		// AMD's device plugin preloads its own library, even if the image's is meant.

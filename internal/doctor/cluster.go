@@ -491,7 +491,7 @@ func (n Network) problem() *problem {
 			return &problem{"a plugin of its configuration has no type", "set its type, which is the name of the plugin's binary"}
 		case kind == "sriov" && p.undecoded() != "":
 			return &problem{"plugin sriov cannot decode its key " + p.undecoded(), `write spoofchk, trust and link_state as "on", "off" or "auto" in quotes, and vlan as a number`}
-		case (kind == "sriov" || kind == "host-device") && n.Resource == "" && !named:
+		case slices.Contains([]string{"sriov", "host-device", "ib-sriov", "accelerated-bridge", "macvtap"}, kind) && n.Resource == "" && !named:
 			return &problem{fmt.Sprintf("plugin %s needs a device, and no annotation names a resource", kind),
 				"give it the annotation " + foreign.AnnotationResourceName + ", with the resource of the device plugin"}
 		}

@@ -431,6 +431,7 @@ func TestChecks(t *testing.T) {
 		{"NICs that no pod saw", changes{onA(func(n *Node) { n.Looks = nil })}, false, "nics", "", "", ""},
 		{"a dead device plugin", changes{allocatableOnA(vfs, "0")}, false, "devices", vfs, Error, "0 of 4"},
 		{"a node without devices", changes{onA(func(n *Node) { delete(n.Node.Status.Capacity, vfs) })}, false, "devices", vfs, Warning, "none"},
+		{"more devices in use than a device plugin found", changes{podOnA(vfs, "6", "6")}, false, "devices", vfs, Warning, "6 are in use, and only 4 are allocatable"},
 		{"devices in use", changes{podOnA(vfs, "4", "4")}, false, "devices", vfs, Warning, "all 4"},
 		{"devices of a driver", changes{claimedOnA("2")}, false, "devices", vfs, Good, "2 of DeviceClass sf-vf, 0 in use"},
 		{"devices of a driver in use", changes{claimedOnA("2"), podOnA(vfs, "2", "2")}, false, "devices", vfs, Warning, "all 2"},

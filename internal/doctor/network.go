@@ -80,7 +80,11 @@ func device(o Observed, n Node, check, name string) []Line {
 	case allocatable.Sign() == 0:
 		bad.remedy = "check that the device plugin's pod runs there, and that the links of its devices are up"
 		return bad.err(check, name, "0 of %s are healthy: its device plugin does not run, or reports them as unhealthy", capacity.String())
-	case o.Unseen["pods"] == "" && used >= allocatable.Value():
+	case o.Unseen["pods"] == "" && used > allocatable.Value():
+		bad.effect = "benchmarks wait until one is free"
+		bad.remedy = "end the pods that use them, and then restart the device plugin there: it was started while they used devices, and did not find those"
+		return bad.warn(check, name, "%d are in use, and only %s are allocatable", used, allocatable.String())
+	case o.Unseen["pods"] == "" && used == allocatable.Value():
 		bad.effect = "benchmarks wait until one is free"
 		bad.remedy = "delete the pods that use them, or create more VFs"
 		return bad.warn(check, name, "all %s are in use", allocatable.String())

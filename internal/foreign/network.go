@@ -5,6 +5,7 @@
 package foreign
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -76,10 +77,19 @@ type Status struct {
 	DeviceInfo *DeviceInfo `json:"device-info,omitempty"`
 }
 
-// DeviceInfo is what the Device Information Specification 1.1.0 says of PCI devices.
+// DeviceInfo is what the Device Information Specification 1.1.0 says of PCI devices, and of those of type vdpa.
 type DeviceInfo struct {
 	Type string     `json:"type"`
 	PCI  *PCIDevice `json:"pci,omitempty"`
+	VDPA *PCIDevice `json:"vdpa,omitempty"`
+}
+
+// Device returns the function that device information names, or an empty one.
+func (s *Status) Device() PCIDevice {
+	if s == nil || s.DeviceInfo == nil {
+		return PCIDevice{}
+	}
+	return *cmp.Or(s.DeviceInfo.PCI, s.DeviceInfo.VDPA, &PCIDevice{})
 }
 
 // PCIDevice is a function on the PCI bus.

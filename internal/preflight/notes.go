@@ -62,7 +62,7 @@ func Notes(o Observed, pair v1alpha1.Pair, cpus v1alpha1.EndpointCPUs) []string 
 		if w := o.Benchmark.Spec.Workload; tool.Unnumbered(o.Benchmark.Spec.Tool) && (w.MessageSizes != nil || w.Streams == nil) &&
 			slices.ContainsFunc(w.Protocols, func(p v1alpha1.Protocol) bool { return p != v1alpha1.ProtocolTCP }) &&
 			(t == v1alpha1.NetworkHost || v.Acceleration.Type == v1alpha1.AccelerationOnload) {
-			add("variant %s: the messages of %s have no numbers, and the kernel's counters do not show there whether datagrams arrive twice (MessagesOnce), so that there is no verdict: measure UDP and Multicast with pinger",
+			add("variant %s: the messages of %s have no numbers, and the kernel's counters do not show there whether datagrams arrive twice (MessagesOnce), so that there is no verdict: measure UDP and Multicast with pinger, or TCP",
 				v.Name, o.Benchmark.Spec.Tool)
 		}
 		if slices.Contains(o.Claimed, v.Network.ResourceName()) && matters {

@@ -379,8 +379,11 @@ func TestChecks(t *testing.T) {
 			},
 		},
 		"Device": {
-			"three ways":                 {asIs, isProved, "0000:65:02.1, by environment, sysfs, network-status"},
-			"environment and sysfs":      {noStatus, isProved, "0000:65:02.1, by environment, sysfs"},
+			"three ways":            {asIs, isProved, "0000:65:02.1, by environment, sysfs, network-status"},
+			"environment and sysfs": {noStatus, isProved, "0000:65:02.1, by environment, sysfs"},
+			"device information of type vdpa": {all(noSysfs, status(func(s *foreign.Status) {
+				s.DeviceInfo = &foreign.DeviceInfo{Type: "vdpa", VDPA: &foreign.PCIDevice{Address: "0000:65:02.1"}}
+			})), isProved, "0000:65:02.1, by environment, network-status"},
 			"no device information":      {noDeviceInfo, isProved, "0000:65:02.1, by environment, sysfs"},
 			"sysfs and network-status":   {noEnvironment, isProved, "0000:65:02.1, by sysfs, network-status"},
 			"in capitals":                {all(environment("0000:65:0A.1"), own(func(e *result.Evidence) { e.PCIAddress = "0000:65:0a.1" }), noDeviceInfo), isProved, "0000:65:0a.1, by environment, sysfs"},

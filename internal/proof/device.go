@@ -103,12 +103,9 @@ func device(e endpoint) finding {
 		return failed(expected, fmt.Sprintf("%d were allocated: %s", len(allocated), strings.Join(allocated, ", ")), "exclude benchmark pods from webhooks that add requests")
 	}
 
-	environment, sysfs, status := strings.Join(allocated, ""), "", ""
+	environment, sysfs, status := strings.Join(allocated, ""), "", e.seen.Network.Device().Address
 	if e.own.PCISource == result.PCIFromSysfs {
 		sysfs = e.own.PCIAddress
-	}
-	if s := e.seen.Network; s != nil && s.DeviceInfo != nil && s.DeviceInfo.PCI != nil {
-		status = s.DeviceInfo.PCI.Address
 	}
 	ways := []struct{ name, address string }{{"environment", environment}, {"sysfs", sysfs}, {"network-status", status}}
 	if e.seen.ClaimedDevice != "" {
@@ -156,10 +153,7 @@ func function(e endpoint) finding {
 	}
 	expected := string(n.Type)
 	advice := "use a resource of VFs for networks of type VF, and one of PFs for type PF"
-	pf := ""
-	if s := e.seen.Network; s != nil && s.DeviceInfo != nil && s.DeviceInfo.PCI != nil {
-		pf = s.DeviceInfo.PCI.PFAddress
-	}
+	pf := e.seen.Network.Device().PFAddress
 	switch {
 	case found == "" || found == "PCI":
 		return unknown(expected, told, "virtual machines do not report it; measure on the machine itself")

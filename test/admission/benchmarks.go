@@ -171,7 +171,7 @@ func benchmarks() []Case {
 		benchmark("itself as baseline", criteria("rules: [{metric: p99, maxIncrease: 5%}], baseline: {type: Benchmark, benchmark: {name: smallest}}"), "spec.criteria.baseline.benchmark", "its own baseline"),
 		benchmark("a baseline with a path as its name", criteria("rules: [{metric: p99, maxIncrease: 5%}], baseline: {type: Benchmark, benchmark: {name: perf/before}}"), "spec.criteria.baseline.benchmark.name", "should match"),
 		benchmark("a gate with a path as its name", criteria("rules: [{metric: p99, maxIncrease: 5%}], baseline: {type: Gate, gate: {name: a/b}}"), "spec.criteria.baseline.gate.name", "should match"),
-		benchmark("a network with its namespace in the name", "network: {type: NAD, nad: {networkRef: {name: networks/low}}}", "spec.network.nad.networkRef.name", "should match"),
+		benchmark("a network with its namespace in the name", "network: {type: NAD, nad: {networkRef: {name: networks/low}}}", "spec.network.nad.networkRef.name", "its namespace is networkRef.namespace, and the interface is always net1"),
 		benchmark("a network of an impossible namespace", "network: {type: NAD, nad: {networkRef: {name: low, namespace: ..}}}", "spec.network.nad.networkRef.namespace", "should match"),
 		benchmark("a profile with a path as its name", "acceleration: {type: Onload, onload: {profileRef: {name: ../low}}}", "spec.acceleration.onload.profileRef.name", "should match"),
 		benchmark("a RuntimeClass with a path as its name", "pods: {runtimeClassName: a/b}", "spec.pods.runtimeClassName", "should match"),
