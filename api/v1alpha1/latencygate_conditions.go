@@ -40,8 +40,8 @@ const (
 	// In ConditionSucceeded of a LatencyMatrix it says the same about the benchmark of a pair.
 	ReasonBenchmarkRefused = "BenchmarkRefused"
 	// ReasonNoProgress surfaces when the gate deleted a benchmark because it made no progress for minutes: a pod
-	// cannot be removed from a dead node, or the nodes are busy. It is also a reason of state Unverified. The node
-	// is measured again, with another peer if there is one.
+	// cannot be removed from a dead node, or the nodes are busy; also when the turn of a verified node ended before it could be
+	// measured. It is also a reason of state Unverified. The node is measured again, with another peer if there is one.
 	ReasonNoProgress = "NoProgress"
 	// ReasonNodeHeld and ReasonNodeReleased are on the Node when a gate holds it back, and when it does so no more.
 	ReasonNodeHeld     = "NodeHeld"
@@ -83,6 +83,9 @@ const (
 	// ReasonScheduleTooShort surfaces when nodes were not measured in the time from one time of the schedule to the next, or in
 	// scheduleWindow.
 	ReasonScheduleTooShort = "ScheduleTooShort"
+	// ReasonSchedulePaused surfaces when turns of the schedule ended without a result, several in a row: something
+	// prevents all measurements. The nodes were given back as they were, except those whose benchmark failed on the node.
+	ReasonSchedulePaused = "SchedulePaused"
 	// ReasonEnvironmentFailed surfaces when a benchmark failed because of the cluster and not because of a result: a pod
 	// was evicted or refused, or a node was lost. It is also a reason of state Unverified. The node is measured again.
 	ReasonEnvironmentFailed = "EnvironmentFailed"

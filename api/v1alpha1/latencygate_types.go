@@ -323,7 +323,7 @@ type FleetChange struct {
 	Upper string `json:"upper,omitempty"`
 }
 
-// ScheduleStatus says from when the times of a schedule count.
+// ScheduleStatus says from when the times of a schedule count, and how its turns ended.
 type ScheduleStatus struct {
 	// schedule and timeZone are the ones of the spec to which startTime belongs.
 	// +kubebuilder:validation:MaxLength=100
@@ -334,7 +334,17 @@ type ScheduleStatus struct {
 	TimeZone string `json:"timeZone,omitempty"`
 	// startTime is when the operator first saw this schedule, or the end of spec.suspend. No node is due for an earlier time.
 	StartTime metav1.Time `json:"startTime"`
+	// fruitless is the number of turns in a row, of any nodes, that ended without a result, and of
+	// benchmarks that failed. After 5 of them, the schedule pauses until its next time, at which one node tries whether measurements work again.
+	// +optional
+	Fruitless int32 `json:"fruitless,omitempty"`
+	// fruitlessTime is when the last of these ended.
+	// +optional
+	FruitlessTime *metav1.MicroTime `json:"fruitlessTime,omitempty"`
 }
+
+// MaxFruitless is the number of turns in a row without a result after which a schedule pauses.
+const MaxFruitless = 5
 
 // MaxNodeLines is the maximum number of nodes in status.notVerified of a LatencyGate.
 const MaxNodeLines = 20

@@ -128,7 +128,8 @@ type LatencyVerificationSpec struct {
 	// accept requests that a result becomes the node's baseline and the node verified.
 	// +optional
 	Accept *AcceptRequest `json:"accept,omitempty"`
-	// verify requests that the node becomes unverified, so that it is measured again.
+	// verify requests that the node is measured again. A verified node that has not changed keeps its state until its turn, and
+	// gets it back if the turn ends without a result.
 	// +optional
 	Verify *UserRequest `json:"verify,omitempty"`
 }
@@ -238,9 +239,11 @@ type VerificationResult struct {
 	// peer is the node at the other end.
 	// +kubebuilder:validation:MaxLength=253
 	Peer string `json:"peer"`
-	// identitySHA256 is the digest of the node's identity when it was measured, in hex.
-	// +kubebuilder:validation:MaxLength=64
-	IdentitySHA256 string `json:"identitySHA256"`
+	// identity is the identity of the node when it was measured, by the keys that the gate counted then. A value of more than
+	// 128 bytes ends in its digest.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	Identity map[string]string `json:"identity,omitempty"`
 	// p50 is status.summary.p50 of the benchmark.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
@@ -270,6 +273,9 @@ type Setback struct {
 	// startTime is when the first of the attempts began.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
+	// failureTime is when the last of the attempts ended.
+	// +optional
+	FailureTime *metav1.MicroTime `json:"failureTime,omitempty"`
 	// retryTime is the time of the next attempt.
 	RetryTime metav1.Time `json:"retryTime"`
 	// peers are the nodes with which a measurement made no progress, newest first. Other nodes are preferred.
@@ -278,6 +284,19 @@ type Setback struct {
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:items:MaxLength=253
 	Peers []string `json:"peers,omitempty"`
+}
+
+// Turn is the measurement of a node that is verified and has not changed. If it ends without a result, the
+// node is given back as it was.
+type Turn struct {
+	// startTime is when the gate began to hold the node back for it.
+	StartTime metav1.Time `json:"startTime"`
+	// reason is that of condition Verified before the turn.
+	// +kubebuilder:validation:MaxLength=1024
+	Reason string `json:"reason"`
+	// message is that of condition Verified before the turn.
+	// +kubebuilder:validation:MaxLength=32768
+	Message string `json:"message"`
 }
 
 // NodeMark is a mark that a gate sets on a Node.
@@ -377,8 +396,9 @@ type LatencyVerificationStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Identity map[string]string `json:"identity,omitempty"`
-	// asFound is true while the node is as the gate found it: the Node is older than the gate, and its identity has not changed since the
-	// gate first saw it. With enforcement.mode EnforceChanges, such a node is not held back.
+	// asFound is true while the node is as the gate found it: it was there when the gate began to hold nodes back (it is older than the
+	// gate, or the mode was Observe), and neither its Node was created again nor its identity changed in another mode than
+	// Observe since. With enforcement.mode EnforceChanges, such a node is not held back.
 	// +optional
 	AsFound bool `json:"asFound,omitempty"`
 	// absent are the keys of the identity that the node does not report now, for example because a device plugin, the container
@@ -402,6 +422,14 @@ type LatencyVerificationStatus struct {
 	// benchmark is the benchmark that measures the node now.
 	// +optional
 	Benchmark *VerificationBenchmark `json:"benchmark,omitempty"`
+	// turn is set while the gate measures a verified, unchanged node again, by its schedule or because a user
+	// requested it.
+	// +optional
+	Turn *Turn `json:"turn,omitempty"`
+	// turnRequestTime is since when a turn that a user requested waits for a slot and a peer. The node
+	// keeps its state until then.
+	// +optional
+	TurnRequestTime *metav1.Time `json:"turnRequestTime,omitempty"`
 	// discarded is the number of benchmarks since then that users deleted or edited.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -414,7 +442,8 @@ type LatencyVerificationStatus struct {
 	// failConfirmed is true in state Failed if a second peer shows that it is this node that is slow.
 	// +optional
 	FailConfirmed bool `json:"failConfirmed,omitempty"`
-	// setback is the reason why the node could not be measured; absent if there is none.
+	// setback is the reason why the node could not be measured; absent if there is none. In state Verified, its last turn
+	// ended without a result.
 	// +optional
 	Setback *Setback `json:"setback,omitempty"`
 	// holdPod is the hold pod that the operator created. It replaces any other pod of its name.

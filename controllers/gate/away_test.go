@@ -71,7 +71,7 @@ func TestSuspendedWhileANodeIsAway(t *testing.T) {
 }
 
 func TestTurnOfANodeThatWentDown(t *testing.T) {
-	dead := makeVerification("a", unverified(v1alpha1.ReasonScheduleDue))
+	dead := makeVerification("a", unverified(v1alpha1.ReasonScheduleDue), lent)
 	g := makeGate()
 	l := makeSnapshot(g, dead, makeVerification("b"), makeVerification("c"))
 	l.Schedule.Fired = ago(30 * time.Minute)
@@ -79,6 +79,9 @@ func TestTurnOfANodeThatWentDown(t *testing.T) {
 	c := l.Choose(nil)
 	if len(c.Due) == 0 {
 		t.Error("one node that went down in its turn stops the schedule of all others: ", c.Waiting)
+	}
+	if len(c.Ended) != 1 || c.Ended[0].Verification != dead {
+		t.Error("the node is not given back", c.Ended)
 	}
 }
 

@@ -193,7 +193,7 @@ func (r *Gates) members(ctx context.Context, s *snapshot) (time.Duration, error)
 	return 0, first
 }
 
-// start creates the chosen benchmarks, and begins the turns of the schedule. It returns the first error, and continues after it.
+// start creates the chosen benchmarks, and begins and ends turns. It returns the first error, and continues after it.
 func (r *Gates) start(ctx context.Context, s *snapshot, chosen turns.Choice) error {
 	var first error
 	for _, begin := range chosen.Starts {
@@ -202,7 +202,14 @@ func (r *Gates) start(ctx context.Context, s *snapshot, chosen turns.Choice) err
 		}
 	}
 	for _, turn := range chosen.Due {
-		if err := r.take(ctx, turn.Verification.DeepCopy(), due(s.Gate.Spec.Schedule)); err != nil && first == nil {
+		if err := r.take(ctx, turn.Verification.DeepCopy(), due(s.Gate.Spec.Schedule, turn.Verification)); err != nil && first == nil {
+			first = err
+		}
+	}
+	for _, end := range chosen.Ended {
+		v := end.Verification.DeepCopy()
+		s := step{event: eventHeldUp, reason: v1alpha1.ReasonNoProgress, message: end.Why}.orGivenBack(v.Status.Turn)
+		if err := r.take(ctx, v, s); err != nil && first == nil {
 			first = err
 		}
 	}
@@ -214,7 +221,10 @@ func conflict(v *v1alpha1.LatencyVerification) error {
 	return apierrors.NewConflict(resource, v.Name, errors.New("it changed meanwhile"))
 }
 
-func due(schedule string) step {
+func due(schedule string, v *v1alpha1.LatencyVerification) step {
+	if requests := v.Status.Requests; v.Status.TurnRequestTime != nil && requests != nil && requests.Verify != nil {
+		return requested(requests.Verify)
+	}
 	return step{event: eventDue, reason: v1alpha1.ReasonScheduleDue, message: "the schedule is due for the node, " + schedule}
 }
 
@@ -249,7 +259,7 @@ func (r *Gates) measure(ctx context.Context, g *v1alpha1.LatencyGate, begin turn
 		return cmp.Or(r.take(ctx, v, step{event: eventNameTaken}), conflict(v))
 	case err != nil: // The node keeps its state, and its place in the queue.
 		return r.take(ctx, v, step{event: eventRefused, reason: v1alpha1.ReasonBenchmarkRefused, message: fmt.Sprintf(
-			"LatencyBenchmark %s/%s of node %s was refused: %v", b.Namespace, b.Name, v.Spec.NodeName, err)})
+			"LatencyBenchmark %s/%s of node %s was refused: %v", b.Namespace, b.Name, v.Spec.NodeName, err)}.orGivenBack(v.Status.Turn))
 	}
 	// The digest is of the spec as the API server returned it, with its defaults.
 	digest, err := specDigest(b.Spec)

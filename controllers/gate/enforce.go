@@ -150,10 +150,10 @@ func (r *Verifications) release(ctx context.Context, v *v1alpha1.LatencyVerifica
 // defaultRetention is spec.releaseAfter's default, for a gate that is gone.
 const defaultRetention = time.Hour
 
-// dismiss releases a node whose gate is gone. It keeps accepted results for spec.releaseAfter, so that a gate that is only created again,
-// for example because a tool replaces it by force, compares with them.
+// dismiss releases a node whose gate is gone. It keeps accepted results, and that the node changed or joined, for spec.releaseAfter, so that
+// a gate that is only created again, for example because a tool replaces it by force, knows them.
 func (r *Verifications) dismiss(ctx context.Context, w *world, v *v1alpha1.LatencyVerification, gates []v1alpha1.LatencyGate) (time.Duration, error) {
-	if v.Status.Accepted == nil {
+	if v.Status.State == "" || v.Status.Accepted == nil && v.Status.AsFound {
 		return 0, controllers.Delete(ctx, r.Client, v)
 	}
 	if old := v.DeepCopy(); v.Status.Retained == nil || v.Status.Retained.Reason != v1alpha1.ReasonGateDeleted {
@@ -200,7 +200,7 @@ func (r *Verifications) afterwards(ctx context.Context, v *v1alpha1.LatencyVerif
 	}
 	if owner := turns.Owner(node, gates); owner != nil {
 		heir := &v1alpha1.LatencyVerification{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.VerificationName(owner.Name, node.Name)}}
-		heir.Status.AsFound = turns.Older(node, owner)
+		heir.Status.AsFound = turns.FoundBy(owner, node)
 		if i := slices.IndexFunc(others, func(o v1alpha1.LatencyVerification) bool {
 			return o.Spec.GateName == owner.Name && !ofEarlierGate(&o, owner)
 		}); i >= 0 {

@@ -40,7 +40,7 @@ func TestBenchmarkFailed(t *testing.T) {
 		"the peer is gone":                        {[]func(*world){ended(v1alpha1.OutcomeNodeLost, 1)}, eventHeldUp, v1alpha1.ReasonEnvironmentFailed},
 		"a quota for the results":                 {[]func(*world){ended(v1alpha1.OutcomeStoreRefused, 1)}, eventHeldUp, v1alpha1.ReasonEnvironmentFailed},
 		"pods deleted after results, once":        {[]func(*world){ended(v1alpha1.OutcomePodLost, 2)}, eventHeldUp, v1alpha1.ReasonEnvironmentFailed},
-		"pods deleted after results, again":       {[]func(*world){ended(v1alpha1.OutcomePodLost, 2), setback(maxDiscarded)}, eventUndecided, v1alpha1.ReasonBenchmarkFailed},
+		"pods deleted after results, again":       {[]func(*world){ended(v1alpha1.OutcomePodLost, 2), status(func(s *v1alpha1.LatencyVerificationStatus) { s.Discarded = maxDiscarded })}, eventUndecided, v1alpha1.ReasonBenchmarkFailed},
 		"pods deleted without results, again":     {[]func(*world){ended(v1alpha1.OutcomePodLost, 0), setback(9)}, eventHeldUp, v1alpha1.ReasonEnvironmentFailed},
 		"the tool failed":                         {[]func(*world){ended(v1alpha1.OutcomeToolFailed, 0)}, eventUndecided, v1alpha1.ReasonBenchmarkFailed},
 		"the network between the two":             {[]func(*world){ended(v1alpha1.OutcomePeerUnreachable, 0)}, eventUndecided, v1alpha1.ReasonBenchmarkFailed},

@@ -16,6 +16,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/sessions"
 	"github.com/tailgate-dev/tailgate/internal/text"
+	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
 // world is the input of decide: one node of one gate.
@@ -33,8 +34,11 @@ type world struct {
 	edited    bool
 	// others are the sessions of the gate's other nodes, if they were read.
 	others []sessions.Node
-	// otherPeer is true if the node could be measured with another peer.
-	otherPeer bool
+	// formers are the verifications of the same machine under other Node names, if they were read.
+	formers []*v1alpha1.LatencyVerification
+	// otherPeer is true if the node could be measured with another peer, and peerVerified if the peer of a
+	// finished benchmark has been verified since it began.
+	otherPeer, peerVerified bool
 	// named is the benchmark that spec.accept names; nil if there is none.
 	named *v1alpha1.LatencyBenchmark
 	// baselineTrouble describes a defect of the accepted result; empty if there is none.
@@ -49,6 +53,8 @@ type step struct {
 	reason, message string
 	// changed are the changes that made the node unverified, for eventChanged.
 	changed []v1alpha1.IdentityChange
+	// chosen is true if a user may have chosen what was measured, for eventHeldUp.
+	chosen bool
 	// outcome is the outcome of the current benchmark; empty if it has none and does not count.
 	outcome v1alpha1.VerdictOutcome
 	// suspect is the peer with which the node failed, for eventOtherPeer, and benchmark the one that was created, for eventStarted.
@@ -116,10 +122,12 @@ func (w *world) retainedFor() time.Duration {
 	return whole
 }
 
-// keepsFail reports whether a requested deletion must wait for a Pass, because accepted results would be forgotten.
+// keepsFail reports whether a requested deletion must wait for a Pass, because accepted results would be forgotten, or that a
+// node changed which was there before the gate.
 func (w *world) keepsFail() bool {
 	v := w.verification
-	return w.gate != nil && w.gate.DeletionTimestamp.IsZero() && w.node != nil && !w.disowned() && v.Status.Accepted != nil && !w.ofEarlierGate() &&
+	return w.gate != nil && w.gate.DeletionTimestamp.IsZero() && w.node != nil && !w.disowned() && !w.ofEarlierGate() &&
+		(v.Status.Accepted != nil || turns.Older(w.node, w.gate) && !v.Status.AsFound) &&
 		(!v.Status.State.Passed() || identity.NotReady(w.subject()) != "" || w.compare().Stale != "")
 }
 
@@ -138,10 +146,14 @@ func decideState(w *world) step {
 	case v1alpha1.ReasonNodeReplaced:
 		return w.recreated()
 	case v1alpha1.ReasonGateReplaced:
-		return step{event: eventAdopted, reason: is.Stale, message: "the gate was deleted and created again; the accepted results are kept"}
+		s := step{event: eventAdopted, reason: is.Stale, changed: is.Changes, message: "the gate was deleted and created again; the accepted results are kept"}
+		if len(s.changed) > 0 {
+			s.message += "; meanwhile " + identity.Sentence(s.changed)
+		}
+		return s
 	}
 	found := is.Changes
-	if v.Status.State == v1alpha1.VerificationUnverified || v.Status.State == v1alpha1.VerificationMeasuring {
+	if v.Status.Turn == nil && (v.Status.State == v1alpha1.VerificationUnverified || v.Status.State == v1alpha1.VerificationMeasuring) {
 		found = slices.DeleteFunc(found, identity.FilledIn)
 	}
 	s := step{event: eventNothing}
@@ -150,10 +162,13 @@ func decideState(w *world) step {
 		s = changed(w, is.Values, found)
 	case accepts != nil:
 		s = accept(w, *accepts, is.Values)
+	case verifies != nil && (v.Status.State.Passed() || v.Status.Turn != nil):
+		s = step{event: eventAsked, reason: v1alpha1.ReasonVerifyRequested}
 	case verifies != nil:
-		s = step{event: eventChanged, reason: v1alpha1.ReasonVerifyRequested, message: fmt.Sprintf("%s requested it: %s", verifies.RequestedBy, v1alpha1.FieldVerify)}
+		s = requested(verifies)
+		s.event = eventChanged
 	case v.Status.State == v1alpha1.VerificationMeasuring:
-		s = measuring(w)
+		s = measuring(w).orGivenBack(v.Status.Turn)
 	}
 	for _, key := range is.Absent {
 		s.again = queue.Soonest(s.again, key.EndTime.Sub(w.now))
@@ -161,12 +176,30 @@ func decideState(w *world) step {
 	return s
 }
 
+// requested returns the step that begins the measurement that a user requested.
+func requested(by *v1alpha1.UserRequest) step {
+	return step{event: eventDue, reason: v1alpha1.ReasonVerifyRequested, message: fmt.Sprintf("%s requested it: %s", by.RequestedBy, v1alpha1.FieldVerify)}
+}
+
+// findings are the reasons of verdicts that say something about the node, or may: what failed may be its own doing.
+var findings = []string{v1alpha1.ReasonInconclusive, v1alpha1.ReasonBenchmarkFailed, v1alpha1.ReasonSlowerThanGroup}
+
+// orGivenBack returns the step that gives a node back if this one ends its turn without a result.
+func (s step) orGivenBack(turn *v1alpha1.Turn) step {
+	fruitless := s.event == eventHeldUp || s.event == eventRefused || s.event == eventDiscarded ||
+		s.event == eventUndecided && !slices.Contains(findings, s.reason)
+	if turn == nil || !fruitless {
+		return s
+	}
+	return step{event: eventGivenBack, reason: s.reason, message: "its turn ended without a result, and the node is verified as before: " + s.message, again: s.again}
+}
+
 // recreated forgets the results only if the machine is known to be another one: otherwise a Fail would go with the Node object.
 func (w *world) recreated() step {
 	was, is := w.verification.Status.SystemUUID, w.node.Status.NodeInfo.SystemUUID
 	s := step{event: eventReturned, reason: v1alpha1.ReasonNodeReplaced, message: "the Node was deleted and created again"}
 	switch {
-	case was != "" && is != "" && was != is:
+	case identity.OtherMachine(was, is):
 		s.event, s.message = eventReplaced, s.message+fmt.Sprintf(" for another machine: its system UUID was %q and is %q", was, text.Shorten(is, 64))
 	case w.verification.Status.Accepted != nil:
 		s.message += "; the accepted results of its machine are kept"
@@ -190,9 +223,9 @@ func accept(w *world, request v1alpha1.AcceptRequest, current map[string]string)
 	}
 	name, uid := request.Benchmark, request.UID
 	known := find(w.verification.Status.History, name)
-	digest, err := result.Digest(current)
 	var is v1alpha1.ResultPin
-	if err == nil && w.named != nil {
+	var err error
+	if w.named != nil {
 		is, err = pinOf(w.named)
 	}
 	switch {
@@ -208,7 +241,7 @@ func accept(w *world, request v1alpha1.AcceptRequest, current map[string]string)
 		return refuse("LatencyBenchmark %s is not the one whose result is in status.history: it was created again, edited, or its stored results changed", name)
 	case !meta.IsStatusConditionTrue(w.named.Status.Conditions, v1alpha1.ConditionSucceeded):
 		return refuse("LatencyBenchmark %s is not complete: only a complete result can be accepted", name)
-	case known.IdentitySHA256 != digest:
+	case len(identity.Changes(known.Identity, identity.Measured(current))) > 0:
 		return refuse("LatencyBenchmark %s measured the node before it changed; request a new measurement: %s", name, v1alpha1.FieldVerify)
 	}
 	return step{event: eventAccepted, reason: v1alpha1.ReasonAcceptedByHand, message: fmt.Sprintf("%s was accepted manually, with outcome %s", name, known.Outcome)}
@@ -369,14 +402,21 @@ func accepted(w *world, message string) step {
 	if r != nil {
 		why = r.Provisional
 	}
-	if why == "" && !current.PeerVerified {
-		why = fmt.Sprintf("peer %s was not verified itself", current.Peer)
+	if why == "" && (!current.PeerVerified || !w.peerVerified) {
+		why = fmt.Sprintf("peer %s was not verified itself from begin to end", current.Peer)
 	}
 	switch {
 	case !w.gate.Spec.Template.Spec.Criteria.Against(v1alpha1.BaselineGate):
 		return s
+	case w.verification.Status.Accepted == nil && !boundsLatency(w.benchmark.Spec.Criteria):
+		return inconclusive(v1alpha1.ReasonNothingToCompare, fmt.Sprintf(
+			"no rule has an absolute limit (max) for a latency, so that the first result shows nothing about it; check LatencyBenchmark %s and accept it: kubectl tailgate accept %s %s: %s",
+			w.benchmark.Name, w.verification.Name, w.benchmark.Name, message))
 	case w.verification.Status.Accepted == nil:
-		slower, note := w.group()
+		slower, note := w.former()
+		if slower == "" {
+			slower, note = w.group()
+		}
 		if slower != "" {
 			return inconclusive(v1alpha1.ReasonSlowerThanGroup, fmt.Sprintf("%s; if that is right, accept it: %s: %s", slower, v1alpha1.FieldAccept, message))
 		}
@@ -388,6 +428,13 @@ func accepted(w *world, message string) step {
 		s.message = r.Description + ": " + message
 	}
 	return s
+}
+
+// boundsLatency reports whether a rule has an absolute limit for a latency.
+func boundsLatency(c *v1alpha1.Criteria) bool {
+	return slices.ContainsFunc(c.Rules, func(r v1alpha1.Rule) bool {
+		return r.Max.Text != "" && r.Metric.Kind().Unit == v1alpha1.UnitNanoseconds
+	})
 }
 
 // failed lets a node fail only with two peers, if there are two: one measurement does not show which of the two nodes is slow.
@@ -432,6 +479,13 @@ var clusterFaults = []string{
 	v1alpha1.OutcomeAdmissionRejected, v1alpha1.OutcomeDevicePluginUnavailable, v1alpha1.OutcomeStartTimeout,
 }
 
+// lentFaults are further outcomes that give a verified, unchanged node back after its turn: what the pods need was not provided, or the
+// operator was away. All others may be the node's own doing.
+var lentFaults = []string{
+	v1alpha1.OutcomeNetworkFailed, v1alpha1.OutcomeNetworkMissing, v1alpha1.OutcomeNetworkChanged, v1alpha1.OutcomeProfileInvalid,
+	v1alpha1.OutcomeContainerConfig, v1alpha1.OutcomeToolMissing, v1alpha1.OutcomeVersionMismatch, v1alpha1.OutcomeOccupationExceeded,
+}
+
 // benchmarkFailed measures a node again if the cluster is the cause. A user who deletes pods can choose the results that are completed, so
 // that a benchmark that had results and lost a pod is repeated at most maxDiscarded times.
 func benchmarkFailed(w *world) step {
@@ -441,11 +495,11 @@ func benchmarkFailed(w *world) step {
 	if n := len(b.Status.Attempts); n > 0 {
 		fault = b.Status.Attempts[n-1].Outcome.Reason
 	}
-	setback := w.verification.Status.Setback
-	chosen := fault == v1alpha1.OutcomePodLost && len(b.Status.Stored) > 0 && setback != nil && setback.Count >= maxDiscarded
-	if !slices.Contains(clusterFaults, fault) || chosen {
+	chosen := fault == v1alpha1.OutcomePodLost && len(b.Status.Stored) > 0
+	cluster := slices.Contains(clusterFaults, fault) || w.verification.Status.Turn != nil && slices.Contains(lentFaults, fault)
+	if !cluster || chosen && w.verification.Status.Discarded >= maxDiscarded {
 		return inconclusive(v1alpha1.ReasonBenchmarkFailed, message)
 	}
-	return step{event: eventHeldUp, reason: v1alpha1.ReasonEnvironmentFailed, message: fmt.Sprintf(
+	return step{event: eventHeldUp, chosen: chosen, reason: v1alpha1.ReasonEnvironmentFailed, message: fmt.Sprintf(
 		"LatencyBenchmark %s with peer %s failed because of the cluster: %s", b.Name, w.verification.Status.Benchmark.Peer, message)}
 }

@@ -208,7 +208,8 @@ func TestDecide(t *testing.T) {
 			w.gate.Spec.Identity.Keys = append(w.gate.Spec.Identity.Keys, v1alpha1.IdentityKubelet)
 			w.node.Status.NodeInfo.KubeletVersion = "v1.37.0"
 		}, eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
-		"a request":                     {asksVerify, eventChanged, unverifiedState, v1alpha1.ReasonVerifyRequested, ""},
+		"a request":                     {asksVerify, eventAsked, verifiedState, v1alpha1.ReasonPassed, ""},
+		"a request during its turn":     {all(inTurn, asksVerify), eventAsked, measuringState, v1alpha1.ReasonMeasuring, ""},
 		"a request at a boot":           {all(booted, asksVerify), eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
 		"a boot of a node that waits":   {all(booted, func(w *world) { unverified(v1alpha1.ReasonNewNode)(w.verification) }), eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
 		"a node that waits":             {func(w *world) { unverified(v1alpha1.ReasonNewNode)(w.verification) }, eventNothing, unverifiedState, v1alpha1.ReasonNewNode, ""},
@@ -262,7 +263,7 @@ func TestDecide(t *testing.T) {
 		"a pass of an earlier edit of rules": {all(passed, func(w *world) { w.benchmark.Generation = 3 }), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
 		"a verdict to come":                  {measured(metav1.ConditionUnknown, v1alpha1.ReasonNotJudged), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
 		"no verdict":                         {all(passed, func(w *world) { w.benchmark.Status.Conditions = w.benchmark.Status.Conditions[:2] }), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
-		"a pass with a peer that is not verified":   {all(passed, peerNotVerified), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "peer b was not verified itself"},
+		"a pass with a peer that is not verified":   {all(passed, peerNotVerified), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "peer b was not verified itself from begin to end"},
 		"a pass against several boots":              {passed, eventPassed, verifiedState, v1alpha1.ReasonPassed, "compared with 2 accepted boots with peer b: p99 says so"},
 		"a pass against one boot":                   {all(passed, oneBoot), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "its reference is one boot"},
 		"a pass against the same boot":              {all(passed, oneBoot, func(w *world) { w.benchmark.Status.Session.BootID = "boot-0" }), eventPassed, verifiedState, v1alpha1.ReasonPassed, "an earlier result of this boot"},
@@ -568,8 +569,8 @@ func TestNext(t *testing.T) {
 	})
 	t.Run("a node that is due by the schedule is not verified any more", func(t *testing.T) {
 		v := makeVerification("a")
-		got, err := due("@daily").apply(nil, v, v.Status, noon)
-		if err != nil || got.State != v1alpha1.VerificationUnverified || got.Verified().Reason != v1alpha1.ReasonScheduleDue || !got.LastTransitionTime.Time.Equal(noon) || got.Accepted == nil {
+		got, err := due("@daily", v).apply(nil, v, v.Status, noon)
+		if err != nil || got.Turn == nil || got.State != v1alpha1.VerificationUnverified || got.Verified().Reason != v1alpha1.ReasonScheduleDue || !got.LastTransitionTime.Time.Equal(noon) || got.Accepted == nil {
 			t.Errorf("%+v", got)
 		}
 	})
@@ -587,7 +588,7 @@ func TestNext(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 		want := &v1alpha1.Setback{Reason: v1alpha1.ReasonNoProgress, Message: got.Verified().Message, Count: 3, RetryTime: metav1.Time{Time: w.now.Add(40 * time.Second)}, Peers: []string{"b", "c"},
-			StartTime: &w.verification.Status.Benchmark.StartTime}
+			StartTime: &w.verification.Status.Benchmark.StartTime, FailureTime: new(metav1.NewMicroTime(w.now))}
 		if diff := cmp.Diff(want, got.Setback); diff != "" {
 			t.Error(diff)
 		}
@@ -643,4 +644,98 @@ func TestNext(t *testing.T) {
 			t.Error(diff)
 		}
 	})
+}
+
+// inTurn makes the node a verified one that is measured in its turn.
+func inTurn(w *world) {
+	running(w)
+	lent(w.verification)
+}
+
+// A turn that ends without a verdict gives the node back exactly as it was, whatever ended it.
+func TestTurnsThatEndWithoutAResult(t *testing.T) {
+	failed := func(outcome string) func(*world) {
+		return func(w *world) {
+			w.benchmark.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionFalse, v1alpha1.ReasonFailed, outcome))
+			w.benchmark.Status.Attempts = []v1alpha1.Attempt{{Attempt: 3, Outcome: v1alpha1.Outcome{Reason: outcome}}}
+		}
+	}
+	unjudged := func(reason string) func(*world) {
+		return func(w *world) {
+			w.benchmark.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionTrue, v1alpha1.ReasonComplete, "all runs"))
+			w.benchmark.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, metav1.ConditionUnknown, reason, "why"))
+		}
+	}
+	cases := map[string]func(*world){
+		"no progress": func(w *world) { w.verification.Status.Benchmark.StartTime = *at(100 * time.Hour) },
+		"not accepted": func(w *world) {
+			w.benchmark.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, LastTransitionTime: *at(patience)}}
+		},
+		"deleted":              func(w *world) { w.benchmark = nil },
+		"deleted repeatedly":   func(w *world) { w.benchmark, w.verification.Status.Discarded = nil, maxDiscarded },
+		"edited":               func(w *world) { w.edited = true },
+		"results missing":      unjudged(v1alpha1.ReasonResultsMissing),
+		"baseline missing":     unjudged(v1alpha1.ReasonBaselineMissing),
+		"baseline unreadable":  unjudged(v1alpha1.ReasonBaselineUnreadable),
+		"an unknown rule":      unjudged(v1alpha1.ReasonRuleInvalid),
+		"a finished one stuck": unjudged(v1alpha1.ReasonNotJudged),
+	}
+	for _, outcome := range slices.Concat(clusterFaults, lentFaults) {
+		cases[outcome] = failed(outcome)
+	}
+	cases["a finished one stuck"] = all(cases["a finished one stuck"], func(w *world) { w.verification.Status.Benchmark.StartTime = *at(time.Hour) })
+	for name, change := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := makeWorld(func(w *world) {
+				w.verification.Status.Conditions = verifiedBecause(v1alpha1.ReasonProvisional, "provisional, because")
+				w.verification.Status.Conditions[0].Status = metav1.ConditionTrue
+			})
+			before := w.verification.Status.DeepCopy()
+			status, err := due("@daily", w.verification).apply(nil, w.verification, w.verification.Status, ago(5*time.Minute))
+			if err != nil {
+				t.Fatal(err)
+			}
+			turn := status.Turn
+			running(w)
+			w.verification.Status.Turn = turn
+			change(w)
+			s := decide(w)
+			got, err := w.next(s)
+			if err != nil || s.event != eventGivenBack {
+				t.Fatalf("%s %s: %v", s.event, s.message, err)
+			}
+			if got.Setback == nil || got.Setback.Count != 1 || !strings.Contains(got.Setback.Message, "verified as before") {
+				t.Errorf("%+v", got.Setback)
+			}
+			verified := got.Verified()
+			if verified.Status != metav1.ConditionTrue || verified.Reason != v1alpha1.ReasonProvisional || verified.Message != "provisional, because" {
+				t.Errorf("%+v", verified)
+			}
+			got.Setback, got.Conditions, got.LastTransitionTime, got.Number, got.Discarded = nil, before.Conditions, before.LastTransitionTime, before.Number, 0
+			if diff := cmp.Diff(*before, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+	for name, c := range map[string]struct {
+		change func(*world)
+		state  v1alpha1.VerificationState
+	}{
+		"a verdict Inconclusive is a result": {measured(metav1.ConditionUnknown, v1alpha1.ReasonInconclusive), v1alpha1.VerificationInconclusive},
+		"a Fail in doubt is one":             {measured(metav1.ConditionFalse, v1alpha1.ReasonFail), v1alpha1.VerificationUnverified},
+		"so is a Fail":                       {all(measured(metav1.ConditionFalse, v1alpha1.ReasonFail), func(w *world) { w.otherPeer = false }), v1alpha1.VerificationFailed},
+		"a node that changed meanwhile":      {all(running, booted), v1alpha1.VerificationUnverified},
+		"the node's tool failed":             {all(running, failed(v1alpha1.OutcomeToolFailed)), v1alpha1.VerificationInconclusive},
+		"its Onload does not work":           {all(running, failed(v1alpha1.OutcomeAccelerationFailed)), v1alpha1.VerificationInconclusive},
+		"it runs out of memory":              {all(running, failed(v1alpha1.OutcomeOOMKilled)), v1alpha1.VerificationInconclusive},
+		"an outcome that is new":             {all(running, failed("Unheard")), v1alpha1.VerificationInconclusive},
+		"a value that was not known before":  {all(running, func(w *world) { w.verification.Status.Identity["Kernel"] = "" }), v1alpha1.VerificationUnverified},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := makeWorld(c.change, func(w *world) { lent(w.verification) })
+			if got, err := w.next(decide(w)); err != nil || got.State != c.state || got.Turn != nil {
+				t.Errorf("%s, turn %v, %v", got.State, got.Turn, err)
+			}
+		})
+	}
 }

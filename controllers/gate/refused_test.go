@@ -254,7 +254,7 @@ func TestOneRefusedCallChangesNothing(t *testing.T) {
 		v.Spec.Accept = &v1alpha1.AcceptRequest{Benchmark: "up-a-2", UserRequest: by}
 	})
 	failed.Status.History[1].ResultPin = mustPin(old)
-	failed.Status.History[1].IdentitySHA256 = failed.Status.History[0].IdentitySHA256
+	failed.Status.History[1].Identity = failed.Status.History[0].Identity
 	// Node a has all marks of a node that waits.
 	waits := of(unverified(v1alpha1.ReasonNewNode))
 	marked := func(n *corev1.Node) {
@@ -273,17 +273,18 @@ func TestOneRefusedCallChangesNothing(t *testing.T) {
 		want []string
 	}{
 		"a new boot": {objects: []client.Object{makeGate(enforced), makeNode("a", booted), of()}, want: []string{"Unverified IdentityChanged", "taint=NoSchedule", "label=false", "hold pod"}},
-		"a Pass":     {objects: []client.Object{makeGate(enforced), makeNode("a"), pass.verification, stored(pass)}, want: []string{"Verified Passed", "accepted=up-a-4", "label=true"}},
+		"a Pass":     {objects: []client.Object{makeGate(enforced), makeNode("a"), pass.verification, stored(pass), makeNode("b"), makeVerification("b")}, want: []string{"Verified Passed", "accepted=up-a-4", "label=true"}},
 		"a Fail":     {objects: []client.Object{makeGate(enforced), makeNode("a"), fail.verification, stored(fail)}, want: []string{"Failed Fail", "accepted=up-a-3", "taint=NoSchedule"}},
 		"a result that a user accepts": {
 			objects: []client.Object{makeGate(enforced), makeNode("a"), failed, old},
 			want:    []string{"Verified AcceptedByHand", "accepted=up-a-2", "sessions=1+1", "waiting=false"},
 		},
-		"a measurement that a user requests":   {objects: []client.Object{makeGate(enforced), makeNode("a"), of(func(v *v1alpha1.LatencyVerification) { v.Spec.Verify = new(by) })}, want: []string{"Unverified VerifyRequested", "waiting=false"}},
-		"a benchmark that nobody needs":        {objects: []client.Object{makeGate(enforced), makeNode("a"), of(), forgotten}, want: []string{"Verified Passed", "benchmarks=[]"}},
-		"a gate that is deleted":               {objects: []client.Object{makeGate(deletedGate), makeNode("a"), of(), forgotten}, want: []string{"retained=GateDeleted", "finalizers=[]", "benchmarks=[]"}},
-		"a Node that is deleted":               {objects: []client.Object{makeGate(enforced), of()}, want: []string{"retained=NodeDeleted"}},
-		"a Node that was gone for long enough": {objects: []client.Object{makeGate(enforced), of(gone)}, want: []string{"verifications=[]"}},
+		"a measurement that a user requests":                       {objects: []client.Object{makeGate(enforced), makeNode("a"), of(func(v *v1alpha1.LatencyVerification) { v.Spec.Verify = new(by) })}, want: []string{"Verified Passed", "waiting=false"}},
+		"a measurement that a user requests of a node that failed": {objects: []client.Object{makeGate(enforced), makeNode("a"), of(in(v1alpha1.VerificationFailed), func(v *v1alpha1.LatencyVerification) { v.Spec.Verify = new(by) })}, want: []string{"Unverified VerifyRequested", "waiting=false"}},
+		"a benchmark that nobody needs":                            {objects: []client.Object{makeGate(enforced), makeNode("a"), of(), forgotten}, want: []string{"Verified Passed", "benchmarks=[]"}},
+		"a gate that is deleted":                                   {objects: []client.Object{makeGate(deletedGate), makeNode("a"), of(), forgotten}, want: []string{"retained=GateDeleted", "finalizers=[]", "benchmarks=[]"}},
+		"a Node that is deleted":                                   {objects: []client.Object{makeGate(enforced), of()}, want: []string{"retained=NodeDeleted"}},
+		"a Node that was gone for long enough":                     {objects: []client.Object{makeGate(enforced), of(gone)}, want: []string{"verifications=[]"}},
 		"a node that is not selected any more": {
 			objects: []client.Object{makeGate(enforced), makeNode("a", func(n *corev1.Node) { n.Labels = nil }), of()}, want: []string{"retained=NotSelected"},
 		},

@@ -39,6 +39,29 @@ func (w *world) extend(status *v1alpha1.LatencyVerificationStatus, b *v1alpha1.L
 	}
 }
 
+// former says whether the first session of a node is slower than the one that its machine had under another Node name of the gate, or
+// cannot be compared with it although the machine is not verified there.
+func (w *world) former() (slower, note string) {
+	tolerances := turns.Tolerances(w.gate.Spec.Template.Benchmark())
+	for _, v := range w.formers {
+		known, compared := sessions.OfNode(v), false
+		for _, own := range sessions.Levels(sessionOf(w.benchmark).Rounds) {
+			was, tolerance := sessions.Group([]sessions.Node{known}, known.Class, own.ComparedValue), tolerances[own.ComparedValue]
+			if len(was) == 0 || was[0] == 0 {
+				continue
+			}
+			compared = true
+			if ratio := float64(own.Level) / float64(was[0]); ratio > tolerance.Above().Float64() {
+				return fmt.Sprintf("its machine was node %s of this gate (the same system UUID), and is %.0f %% slower than there in %s", v.Spec.NodeName, 100*(ratio-1), own.ComparedValue), ""
+			}
+		}
+		if !compared && !v.Status.State.Passed() {
+			return fmt.Sprintf("its machine was node %s of this gate (the same system UUID), which is %s", v.Spec.NodeName, v.Status.State), ""
+		}
+	}
+	return "", ""
+}
+
 // group says whether the first session of a node is slower than those of its kind, or notes that there are too few of them.
 func (w *world) group() (slower, note string) {
 	kind, tolerances := sessions.OfNode(w.verification).Class, turns.Tolerances(w.gate.Spec.Template.Benchmark())

@@ -112,7 +112,7 @@ func operational(s *snapshot, chosen turns.Choice) metav1.Condition {
 	no := func(reason, format string, args ...any) metav1.Condition {
 		return v1alpha1.Condition(v1alpha1.ConditionOperational, metav1.ConditionFalse, reason, fmt.Sprintf(format, args...))
 	}
-	troubled := setbacks(slices.Concat(s.Verifications, s.Retained))
+	troubled := setbacks(slices.Concat(s.Verifications, s.Retained), s.Schedule.Status != nil)
 	heldUp, unmeasurable, overlong := slices.Sorted(maps.Keys(s.heldUp)), chosen.Unmeasurable, chosen.Overlong
 	switch {
 	case s.unsettled != nil:
@@ -121,6 +121,9 @@ func operational(s *snapshot, chosen turns.Choice) metav1.Condition {
 		return no(v1alpha1.ReasonScheduleInvalid, "%s", s.Schedule.Invalid)
 	case s.refused != "":
 		return no(v1alpha1.ReasonVerificationRefused, "%s", text.Shorten(s.refused, 1024))
+	case s.Schedule.Paused() && !slices.ContainsFunc(s.Verifications, unmarked):
+		return no(v1alpha1.ReasonSchedulePaused, "the last %d measurements ended without a result; the schedule pauses until its next time%s",
+			s.Schedule.Status.Fruitless, text.Shorten(lastTurn(s.Verifications), 1024))
 	case len(troubled) > 0:
 		return no(troubled[0].Reason, "%d nodes: %s", len(troubled), text.Shorten(troubled[0].Message, 1024))
 	case len(heldUp) > 0:
@@ -176,19 +179,40 @@ func (s *snapshot) missingLabel() string {
 
 func leaving(left []*v1alpha1.LatencyVerification) metav1.Condition {
 	reason, message := v1alpha1.ReasonGateDeleted, fmt.Sprintf("%d nodes are being released", len(left))
-	if troubled := setbacks(left); len(troubled) > 0 {
+	if troubled := setbacks(left, false); len(troubled) > 0 {
 		reason, message = troubled[0].Reason, fmt.Sprintf("%d nodes cannot be released: %s", len(troubled), text.Shorten(troubled[0].Message, 1024))
 	}
 	return v1alpha1.Condition(v1alpha1.ConditionOperational, metav1.ConditionFalse, reason, message)
 }
 
-// setbacks returns the setbacks of the nodes, those of marks first, in the order of the names of the nodes.
-func setbacks(verifications []*v1alpha1.LatencyVerification) []*v1alpha1.Setback {
+// lastTurn says why the last turn that ended without a result did so.
+func lastTurn(all []*v1alpha1.LatencyVerification) string {
+	var last *v1alpha1.LatencyVerification
+	for _, v := range all {
+		if at := v.Status.Setback; at != nil && at.FailureTime != nil && v.Status.State.Passed() && (last == nil || last.Status.Setback.FailureTime.Before(at.FailureTime)) {
+			last = v
+		}
+	}
+	if last == nil {
+		return ""
+	}
+	return fmt.Sprintf("; the last was that of %s: %s: %s", last.Spec.NodeName, last.Status.Setback.Reason, last.Status.Setback.Message)
+}
+
+func unmarked(v *v1alpha1.LatencyVerification) bool { return len(v.Status.MarkSetbacks) > 0 }
+
+// setbacks returns the setbacks of the nodes, those of marks first, in the order of the names of the nodes. The last turn of a verified
+// node matters only to a schedule, which has yet to measure the node.
+func setbacks(verifications []*v1alpha1.LatencyVerification, scheduled bool) []*v1alpha1.Setback {
 	var marks, others []*v1alpha1.Setback
 	for _, v := range slices.SortedFunc(slices.Values(verifications), func(a, b *v1alpha1.LatencyVerification) int { return cmp.Compare(a.Spec.NodeName, b.Spec.NodeName) }) {
-		if len(v.Status.MarkSetbacks) > 0 {
+		measurement := v.Status.Setback
+		if v.Status.State.Passed() && !scheduled {
+			measurement = nil
+		}
+		if unmarked(v) {
 			marks = append(marks, &v.Status.MarkSetbacks[0].Setback)
-		} else if found := cmp.Or(v.Status.Setback, v.Status.HoldPodSetback); found != nil {
+		} else if found := cmp.Or(measurement, v.Status.HoldPodSetback); found != nil {
 			others = append(others, found)
 		}
 	}

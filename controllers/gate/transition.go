@@ -12,7 +12,6 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/identity"
-	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/standing"
 	"github.com/tailgate-dev/tailgate/internal/text"
 	"github.com/tailgate-dev/tailgate/internal/turns"
@@ -43,7 +42,11 @@ const (
 	eventDismissed nodeEvent = "GateDeleted"
 	eventAdopted   nodeEvent = "GateReplaced"
 	eventChanged   nodeEvent = "Changed"
-	eventDue       nodeEvent = "ScheduleDue"
+	// eventAsked: a user requested a measurement of a verified node, which waits for its turn.
+	eventAsked nodeEvent = "TurnRequested"
+	eventDue   nodeEvent = "Due"
+	// eventGivenBack: the turn of a verified, unchanged node ended without a result.
+	eventGivenBack nodeEvent = "GivenBack"
 	eventStarted   nodeEvent = "Started"
 	eventRefused   nodeEvent = "BenchmarkRefused"
 	eventOtherPeer nodeEvent = "SecondPeer"
@@ -101,6 +104,8 @@ const (
 	fieldAcceptRefused statusField = "acceptRefused"
 	fieldAsFound       statusField = "asFound"
 	fieldFailConfirmed statusField = "failConfirmed"
+	fieldTurn          statusField = "turn"
+	fieldTurnRequest   statusField = "turnRequestTime"
 	// fieldAll is all fields except number, which is part of the names of benchmarks, retained, markSetbacks, which is about the Node,
 	// and requests, which remain in spec.
 	fieldAll statusField = "all but number, retained, markSetbacks, requests"
@@ -109,8 +114,9 @@ const (
 var (
 	measuringOnly  = []v1alpha1.VerificationState{v1alpha1.VerificationMeasuring}
 	unverifiedOnly = []v1alpha1.VerificationState{v1alpha1.VerificationUnverified}
+	verifiedOnly   = []v1alpha1.VerificationState{v1alpha1.VerificationVerified}
 	// tries are the fields that are cleared when a verification ends, and confirmed these when one begins.
-	tries     = []statusField{fieldBenchmark, fieldDiscarded, fieldSuspectPeer, fieldSetback}
+	tries     = []statusField{fieldBenchmark, fieldDiscarded, fieldSuspectPeer, fieldSetback, fieldTurn, fieldTurnRequest}
 	confirmed = slices.Concat(tries, []statusField{fieldFailConfirmed})
 	forgotten = slices.Concat(confirmed, []statusField{fieldChanged, fieldAcceptRefused})
 )
@@ -122,22 +128,26 @@ var transitions = []transition{
 	{event: eventReplaced, when: "the Node was deleted and created again for another machine", to: v1alpha1.VerificationUnverified,
 		clears: []statusField{fieldAll}, does: []effect{begin}},
 	{event: eventReturned, when: "the same, and the machine is the same or unknown", to: v1alpha1.VerificationUnverified,
-		clears: slices.Concat(forgotten, []statusField{fieldAsFound}), does: []effect{begin}},
-	{event: eventAway, when: "the Node was deleted", to: v1alpha1.VerificationUnverified, clears: slices.Concat(forgotten, []statusField{fieldAsFound})},
+		clears: forgotten, does: []effect{notFound, begin}},
+	{event: eventAway, when: "the Node was deleted", to: v1alpha1.VerificationUnverified, clears: forgotten, does: []effect{notFound}},
 	{event: eventDismissed, when: "the gate was deleted", to: v1alpha1.VerificationUnverified, clears: forgotten, does: []effect{retain}},
-	{event: eventAdopted, when: "the gate was deleted and created again", to: v1alpha1.VerificationUnverified, clears: forgotten, does: []effect{begin}},
-	{event: eventDue, when: "the schedule requests it", from: turns.Concluded, to: v1alpha1.VerificationUnverified,
-		clears: slices.Concat(confirmed, []statusField{fieldChanged})},
+	{event: eventAdopted, when: "the gate was deleted and created again", to: v1alpha1.VerificationUnverified,
+		clears: slices.Concat(confirmed, []statusField{fieldAcceptRefused}), does: []effect{noteChanges, begin}},
+	{event: eventAsked, when: "`spec.verify` requests a measurement of a verified node, or of one in its turn", does: []effect{processVerify, awaitTurn}},
+	{event: eventDue, when: "its turn begins, by the schedule or because a user requested it", from: verifiedOnly, to: v1alpha1.VerificationUnverified,
+		clears: []statusField{fieldTurnRequest}, does: []effect{lend}},
+	{event: eventGivenBack, when: "the turn ended without a result", from: []v1alpha1.VerificationState{v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring},
+		to: v1alpha1.VerificationVerified, clears: []statusField{fieldBenchmark, fieldTurn}, does: []effect{countSetback}},
 	{event: eventStarted, when: "a slot and a peer are free, and the benchmark was created", from: unverifiedOnly, to: v1alpha1.VerificationMeasuring,
 		does: []effect{setBenchmark, takeNumber}},
 	{event: eventNameTaken, when: "another object has the name of the benchmark", from: unverifiedOnly, does: []effect{takeNumber}},
 	{event: eventRefused, when: "the API server refused the benchmark", from: unverifiedOnly, does: []effect{countSetback}},
 	{event: eventHeldUp, when: "the benchmark was not accepted, made no progress, or failed because of the cluster", from: measuringOnly, to: v1alpha1.VerificationUnverified,
-		clears: []statusField{fieldBenchmark}, does: []effect{countSetback}},
+		clears: []statusField{fieldBenchmark}, does: []effect{countSetback, countChosen}},
 	{event: eventDiscarded, when: "a user deleted or edited the benchmark", from: measuringOnly, to: v1alpha1.VerificationUnverified,
 		clears: []statusField{fieldBenchmark}, does: []effect{countDiscarded}},
 	{event: eventOtherPeer, when: "the verdict is Fail for the first time, and there is another peer", from: measuringOnly, to: v1alpha1.VerificationUnverified,
-		clears: []statusField{fieldBenchmark, fieldSetback}, does: []effect{record, suspectPeer}},
+		clears: []statusField{fieldBenchmark, fieldSetback, fieldTurn}, does: []effect{record, suspectPeer}},
 	{event: eventPassed, when: "the verdict is Pass", from: measuringOnly, to: v1alpha1.VerificationVerified,
 		clears: slices.Concat(confirmed, []statusField{fieldChanged}), does: []effect{record, acceptPass}},
 	{event: eventFailed, when: "the verdict is Fail", from: measuringOnly, to: v1alpha1.VerificationFailed, clears: tries, does: []effect{record, confirmFail}},
@@ -156,8 +166,23 @@ var (
 		c.status.Number++
 		return nil
 	}}
+	awaitTurn = effect{[]statusField{fieldTurnRequest}, func(c *change) error {
+		c.status.TurnRequestTime = &metav1.Time{Time: c.now}
+		return nil
+	}}
+	lend = effect{[]statusField{fieldTurn}, func(c *change) error {
+		verified := c.before.Verified()
+		c.status.Turn = &v1alpha1.Turn{StartTime: metav1.Time{Time: c.now}, Reason: verified.Reason, Message: verified.Message}
+		return nil
+	}}
 	countDiscarded = effect{[]statusField{fieldDiscarded}, func(c *change) error {
 		c.status.Discarded++
+		return nil
+	}}
+	countChosen = effect{[]statusField{fieldDiscarded}, func(c *change) error {
+		if c.chosen {
+			c.status.Discarded++
+		}
 		return nil
 	}}
 	suspectPeer = effect{[]statusField{fieldSuspectPeer}, func(c *change) error {
@@ -173,7 +198,16 @@ var (
 		return nil
 	}}
 	noteChanges = effect{[]statusField{fieldChanged, fieldAsFound}, func(c *change) error {
-		c.status.Changed, c.status.AsFound = c.changed, c.status.AsFound && len(c.changed) == 0
+		c.status.Changed = c.changed
+		if len(c.changed) > 0 {
+			return notFound.apply(c)
+		}
+		return nil
+	}}
+	// notFound notes that a node is not as the gate found it. In mode Observe, the gate finds nodes as they
+	// are when the mode begins to hold some back.
+	notFound = effect{[]statusField{fieldAsFound}, func(c *change) error {
+		c.status.AsFound = c.status.AsFound && c.world.gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone
 		return nil
 	}}
 	countSetback = effect{[]statusField{fieldSetback}, func(c *change) error {
@@ -203,7 +237,7 @@ var (
 		return nil
 	}}
 	processVerify = effect{[]statusField{"requests"}, func(c *change) error {
-		if c.reason == v1alpha1.ReasonVerifyRequested {
+		if c.event == eventAsked || c.reason == v1alpha1.ReasonVerifyRequested {
 			c.processed(func(r *v1alpha1.ProcessedRequests, now *metav1.MicroTime) {
 				r.Verify, r.VerifyTime = c.world.verification.Spec.Verify, now
 			})
@@ -213,12 +247,13 @@ var (
 	// begin begins a verification of the node as it is now.
 	begin = effect{[]statusField{fieldAsFound, "markSetbacks", "nodeUID", "gateUID", "systemUUID", "identity", "absent"}, func(c *change) error {
 		w, status := c.world, c.status
-		status.AsFound = status.AsFound || c.reason == v1alpha1.ReasonNewNode && turns.Older(w.node, w.gate)
+		status.AsFound = status.AsFound || c.reason == v1alpha1.ReasonNewNode && turns.FoundBy(w.gate, w.node) ||
+			c.event == eventReplaced && w.gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone
 		if c.before.NodeUID != string(w.node.UID) {
 			status.MarkSetbacks = nil // They are about a Node that does not exist any more.
 		}
 		status.NodeUID, status.GateUID = string(w.node.UID), string(w.gate.UID)
-		status.SystemUUID = cmp.Or(w.node.Status.NodeInfo.SystemUUID, status.SystemUUID)
+		status.SystemUUID = identity.LatestUUID(w.node.Status.NodeInfo.SystemUUID, status.SystemUUID)
 		if is := w.compare(); c.event == eventReplaced {
 			status.Identity = identity.KeysOf(w.gate).Of(w.subject())
 		} else {
@@ -273,12 +308,16 @@ func (s step) apply(w *world, v *v1alpha1.LatencyVerification, status v1alpha1.L
 		status.LastTransitionTime = &metav1.Time{Time: now}
 	}
 	status.State = t.to
+	reason, message := s.reason, s.message
+	if turn := c.before.Turn; s.event == eventGivenBack && turn != nil {
+		reason, message = turn.Reason, turn.Message
+	}
 	verified := map[v1alpha1.VerificationState]metav1.ConditionStatus{
 		v1alpha1.VerificationVerified: metav1.ConditionTrue, v1alpha1.VerificationFailed: metav1.ConditionFalse,
 	}
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionVerified, Status: cmp.Or(verified[t.to], metav1.ConditionUnknown), ObservedGeneration: v.Generation,
-		LastTransitionTime: metav1.Time{Time: now}, Reason: s.reason, Message: text.Shorten(s.message, turns.MaxMessage),
+		LastTransitionTime: metav1.Time{Time: now}, Reason: reason, Message: text.Shorten(message, turns.MaxMessage),
 	})
 	status.ObservedGeneration = v.Generation
 	standing.Publish(&status.Conditions, v.Generation, now, standing.OfVerification(&v1alpha1.LatencyVerification{Status: status}))
@@ -303,6 +342,10 @@ func (f statusField) reset(status *v1alpha1.LatencyVerificationStatus) {
 		status.AsFound = false
 	case fieldFailConfirmed:
 		status.FailConfirmed = false
+	case fieldTurn:
+		status.Turn = nil
+	case fieldTurnRequest:
+		status.TurnRequestTime = nil
 	case fieldAll:
 		*status = v1alpha1.LatencyVerificationStatus{Number: status.Number, Retained: status.Retained, MarkSetbacks: status.MarkSetbacks, Requests: status.Requests}
 	}
@@ -330,7 +373,7 @@ var observed = effect{[]statusField{"baselineTrouble", "retained", "gateUID", "i
 		// Keys may have been added to the gate, or removed, and values that were unknown are known now.
 		is := w.compare()
 		status.Identity, status.Absent = is.Values, is.Absent
-		status.SystemUUID = cmp.Or(w.node.Status.NodeInfo.SystemUUID, status.SystemUUID)
+		status.SystemUUID = identity.LatestUUID(w.node.Status.NodeInfo.SystemUUID, status.SystemUUID)
 	}
 	return nil
 }}
@@ -460,10 +503,6 @@ func (w *world) accepted(result v1alpha1.VerificationResult, by v1alpha1.Accepte
 }
 
 func (w *world) record(status *v1alpha1.LatencyVerificationStatus, of *v1alpha1.VerificationBenchmark, s step) error {
-	digest, err := result.Digest(status.Identity)
-	if err != nil {
-		return err
-	}
 	pin, err := pinOf(w.benchmark)
 	if err != nil {
 		return err
@@ -473,7 +512,7 @@ func (w *world) record(status *v1alpha1.LatencyVerificationStatus, of *v1alpha1.
 	status.Evidence = evidence(w.benchmark)
 	status.History = slices.Insert(status.History, 0, v1alpha1.VerificationResult{
 		Benchmark: of.Name, CompletionTime: metav1.Time{Time: w.now}, Outcome: s.outcome, Reason: s.reason,
-		Peer: of.Peer, IdentitySHA256: digest, ResultPin: pin, Ratio: ratio(w.benchmark.Status.Verdict),
+		Peer: of.Peer, Identity: identity.Measured(status.Identity), ResultPin: pin, Ratio: ratio(w.benchmark.Status.Verdict),
 	})
 	if s := w.benchmark.Status.Summary; s != nil {
 		status.History[0].P50, status.History[0].P99 = s.P50, s.P99

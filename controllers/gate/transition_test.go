@@ -28,7 +28,7 @@ func full(state v1alpha1.VerificationState) *v1alpha1.LatencyVerification {
 		v.Generation = 3
 		s := &v.Status
 		s.Benchmark = &v1alpha1.VerificationBenchmark{Name: "up-a-4", Peer: "b"}
-		s.Discarded, s.SuspectPeer = 1, "c"
+		s.Discarded, s.SuspectPeer, s.Turn, s.TurnRequestTime = 1, "c", &v1alpha1.Turn{Reason: "Because", Message: "it happened"}, at(time.Hour)
 		s.Setback = &v1alpha1.Setback{Reason: v1alpha1.ReasonNotAccepted, Message: "why", Count: 1}
 		s.HoldPodSetback = &v1alpha1.Setback{Reason: v1alpha1.ReasonHoldPodEnded, Message: "why", Count: 1}
 		s.Changed = []v1alpha1.IdentityChange{{Key: "Kernel"}}
@@ -69,7 +69,7 @@ func TestTransitions(t *testing.T) {
 			before.Status.AsFound, before.Status.GateUID, before.Status.Evidence = true, "uid-earlier", []v1alpha1.ProofLine{{Check: v1alpha1.ProofDriver}}
 			w.verification = before
 			s := step{
-				event: tr.event, reason: "Because", message: "it happened", suspect: "d", changed: []v1alpha1.IdentityChange{{Key: "BootID"}},
+				event: tr.event, chosen: true, reason: "Because", message: "it happened", suspect: "d", changed: []v1alpha1.IdentityChange{{Key: "BootID"}},
 				benchmark: &v1alpha1.VerificationBenchmark{Name: "up-a-5", Peer: "e"}, outcome: v1alpha1.VerdictPass, retained: &v1alpha1.Retention{Reason: v1alpha1.ReasonGateDeleted},
 			}
 			got, err := s.apply(w, before, *before.Status.DeepCopy(), noon)
@@ -159,7 +159,7 @@ func TestConditionVerified(t *testing.T) {
 	}{
 		{eventStarted, metav1.ConditionUnknown, 0},
 		{eventUndecided, metav1.ConditionUnknown, 1},
-		{eventDue, metav1.ConditionUnknown, 2},
+		{eventChanged, metav1.ConditionUnknown, 2},
 		{eventStarted, metav1.ConditionUnknown, 3},
 		{eventPassed, metav1.ConditionTrue, 0},
 		{eventChanged, metav1.ConditionUnknown, 0},

@@ -26,10 +26,12 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/identity"
 	"github.com/tailgate-dev/tailgate/internal/metrics"
 	"github.com/tailgate-dev/tailgate/internal/observe"
 	"github.com/tailgate-dev/tailgate/internal/queue"
 	"github.com/tailgate-dev/tailgate/internal/sessions"
+	"github.com/tailgate-dev/tailgate/internal/standing"
 	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
@@ -180,11 +182,38 @@ func (r *Verifications) observeBenchmark(ctx context.Context, w *world) error {
 	if w.edited || !b.Finished() {
 		return nil
 	}
+	if w.peerVerified, err = r.stayedVerified(ctx, status.Benchmark); err != nil {
+		return err
+	}
 	// The other nodes matter for a Fail, and for the first session of a node.
 	if meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionPassed) || len(status.Reference) == 0 && b.Status.Session != nil {
 		return r.observePeers(ctx, w)
 	}
 	return nil
+}
+
+// stayedVerified reports whether the peer of a benchmark has been verified since the benchmark began.
+func (r *Verifications) stayedVerified(ctx context.Context, of *v1alpha1.VerificationBenchmark) (bool, error) {
+	node, err := observe.Get[corev1.Node](ctx, r.Live, "", of.Peer)
+	if err != nil || node == nil {
+		return false, err
+	}
+	list := &v1alpha1.LatencyVerificationList{}
+	if err := r.Live.List(ctx, list, client.MatchingFields{"spec.nodeName": of.Peer}); err != nil {
+		return false, fmt.Errorf("listing the verifications of peer %s: %w", of.Peer, err)
+	}
+	found := false
+	for i := range list.Items {
+		v := &list.Items[i]
+		if v.Status.Record() {
+			continue
+		}
+		since := v.Status.LastTransitionTime
+		if found = standing.OfNode(v, node).Outcome == v1alpha1.VerdictPass && since != nil && !since.After(of.StartTime.Time); !found {
+			return false, nil
+		}
+	}
+	return found, nil
 }
 
 func (r *Verifications) observePeers(ctx context.Context, w *world) error {
@@ -198,6 +227,9 @@ func (r *Verifications) observePeers(ctx context.Context, w *world) error {
 		v := &verifications.Items[i]
 		if v.Spec.GateName == w.gate.Name && v.Spec.NodeName != w.node.Name {
 			w.others = append(w.others, sessions.OfNode(v))
+			if identity.SameMachine(v.Status.SystemUUID, w.node.Status.NodeInfo.SystemUUID) {
+				w.formers = append(w.formers, v)
+			}
 		}
 	}
 	w.otherPeer = turns.OtherPeer(w.gate, w.node.Name, w.verification.Status.Benchmark.Peer, nodes.Items, verifications.Items)

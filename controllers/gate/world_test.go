@@ -23,6 +23,7 @@ var (
 	verifiedBecause  = gatetest.VerifiedBecause
 	unverified, in   = gatetest.Unverified, gatetest.In
 	waitingSince     = gatetest.WaitingSince
+	lent             = gatetest.Lent
 )
 
 // makeSnapshot returns a snapshot with the nodes of the verifications, each with the marks that it should have.
@@ -85,5 +86,5 @@ func running(w *world) {
 	s := &w.verification.Status
 	s.State, s.Conditions, s.Number, s.LastTransitionTime = v1alpha1.VerificationMeasuring, verifiedBecause(v1alpha1.ReasonMeasuring, "it is measured"), 4, at(4*time.Minute)
 	s.Benchmark = &v1alpha1.VerificationBenchmark{Name: b.Name, UID: string(b.UID), Peer: "b", PeerVerified: true, StartTime: *at(4 * time.Minute)}
-	w.otherPeer = true
+	w.otherPeer, w.peerVerified = true, true
 }

@@ -221,6 +221,16 @@ func Kept(all map[string]string) map[string]string {
 	return kept
 }
 
+// Measured returns an identity for a result that may be accepted later: whole, with a digest in each long
+// value.
+func Measured(all map[string]string) map[string]string {
+	kept := Kept(all)
+	if boot, ok := all[string(v1alpha1.IdentityBootID)]; ok {
+		kept[string(v1alpha1.IdentityBootID)] = v1alpha1.Shortened(boot, maxKept)
+	}
+	return kept
+}
+
 // Key returns changes as one text, which only the same changes have; empty without any.
 func Key(all []v1alpha1.IdentityChange) string {
 	var key strings.Builder

@@ -89,7 +89,7 @@ func OfBenchmark(b *v1alpha1.LatencyBenchmark) Standing {
 var unsettled = map[string]bool{v1alpha1.ReasonDevicesWithheld: true, v1alpha1.ReasonTemplateTooLong: true}
 
 // OfGate returns a LatencyGate's standing, from Passed. Without a user, inconclusive nodes do not
-// change, nor those that wait while it is suspended or can verify none, or that belong to another.
+// change, nor those that wait while it is suspended, that cannot be measured, or that belong to another.
 // More unverified nodes than maxUnverified are no Fail: they may pass.
 func OfGate(g *v1alpha1.LatencyGate) Standing {
 	passed := current(g, g.Status.Conditions, v1alpha1.ConditionPassed)
@@ -105,7 +105,7 @@ func OfGate(g *v1alpha1.LatencyGate) Standing {
 		s.Details = append(s.Details, fmt.Sprintf("%s: %s, %s", n.Name, n.State, n.Message))
 	}
 	n := g.Status.Nodes
-	waiting := n.Unverified + n.Away
+	waiting := n.Unverified - n.Unmeasurable + n.Away
 	if g.Spec.Suspend || waiting == n.Total && operational != nil && unsettled[operational.Reason] {
 		waiting = 0
 	}

@@ -24,6 +24,12 @@ type Start struct {
 	PeerVerified bool
 }
 
+// End is a turn that ends without a result, and why.
+type End struct {
+	Verification *v1alpha1.LatencyVerification
+	Why          string
+}
+
 // Choice is what a gate does now.
 type Choice struct {
 	// Starts are the benchmarks to create now.
@@ -32,6 +38,8 @@ type Choice struct {
 	// become unverified now. Unplaced are the due nodes without room for their own pod or a peer's.
 	Due      []Start
 	Unplaced map[string]string
+	// Ended are the turns that end before a measurement: the nodes are given back as they were.
+	Ended []End
 	// Waiting is the reason why an unverified node is not measured yet, by the name of the node.
 	Waiting map[string]string
 	// Unmeasurable are those that only a user can make measurable, and Overlong those that have waited
@@ -58,17 +66,16 @@ type (
 // Operational says so.
 const WaitLimit = 30 * time.Minute
 
-// Concluded are the states of nodes that the schedule may measure again.
-var Concluded = []v1alpha1.VerificationState{
-	v1alpha1.VerificationVerified, v1alpha1.VerificationAway, v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive,
-}
+// turnLimit is how long a node in its turn may wait for its marks, its peer and its slot.
+const turnLimit = 5 * time.Minute
 
 // obstacle is the reason why a node cannot be measured, or be the peer of another; without a message
 // there is none.
 type obstacle struct {
 	message string
-	// lasting is true if only a user can remove it, and turn if it ends when others have been measured.
-	lasting, turn bool
+	// lasting is true if only a user can remove it, turn if it ends when others have been measured, and
+	// brief if it ends within a moment.
+	lasting, turn, brief bool
 }
 
 // chooser is a choice that is being made.
@@ -76,6 +83,10 @@ type chooser struct {
 	*Snapshot
 	peers
 	Choice
+	// held are the nodes that wait and occupy a slot, so that no turn begins in it: those in their turn,
+	// those that rest after a setback, and those that failed and wait for a second peer. lent are all
+	// nodes in their turn.
+	held, lent int
 }
 
 // Choose gives the free slots to the nodes that have waited longest, each with a peer. Nodes that are
@@ -96,54 +107,88 @@ func (s *Snapshot) Choose(shortages map[Place]Shortage) Choice {
 		c.Again = queue.Soonest(c.Again, shortage.Until.Sub(s.Now))
 	}
 	free := s.Gate.Spec.Parallel(len(s.Verifications)) - s.Measuring
-	turning := c.start(free)
-	if left := free - len(c.Starts) - turning; left > 0 && !s.Gate.Spec.Suspend && !s.Schedule.Closed {
-		c.turn(outdated, left)
+	c.start(free)
+	if left := free - len(c.Starts) - c.held; left > 0 && !s.Gate.Spec.Suspend {
+		c.turn(s.requested(), left)
+		switch s.Schedule.phase() {
+		case paused:
+		case trying:
+			if c.lent == 0 && len(c.Due) == 0 {
+				c.turn(outdated, 1)
+			}
+		case running:
+			c.turn(outdated, left)
+		}
 	}
 	c.Overdue = len(s.outdated(s.Schedule.missed()))
 	return c.Choice
 }
 
-// start gives the free slots to the unverified nodes. It returns how many nodes have a slot, and must
-// only be held back before they are measured.
-func (c *chooser) start(free int) (turning int) {
+// start gives the free slots to the unverified nodes, and ends the turns that cannot lead to a
+// measurement.
+func (c *chooser) start(free int) {
 	var waiting []*v1alpha1.LatencyVerification
 	for _, v := range c.Verifications {
-		if v.Status.State == v1alpha1.VerificationUnverified {
+		if v.Status.Turn != nil {
+			c.lent++
+		}
+		switch {
+		case v.Status.State == v1alpha1.VerificationUnverified:
 			waiting = append(waiting, v)
+		case v.Status.State == v1alpha1.VerificationMeasuring && !c.busy[v.Spec.NodeName]:
+			c.held++ // Its measurement has just ended, and how is not in the cache yet.
 		}
 	}
 	slices.SortFunc(waiting, inOrder)
 	for _, v := range waiting {
-		name := v.Spec.NodeName
-		if why := c.unfit(v); why.message != "" {
-			c.wait(v, why)
-			// A node that went down in its turn may not return, and does not keep the others from theirs.
-			node := c.Nodes[name]
-			if v.Status.Verified().Reason == v1alpha1.ReasonScheduleDue && node != nil && preflight.NodeReady(*node) {
-				turning++
-			}
-			continue
-		}
-		last := v.Status.Setback
-		rest := OfNode.Left(last, c.Now)
+		why := c.try(v, free)
 		switch {
-		case c.Gate.Spec.Suspend:
-			c.Waiting[name] = "the gate is suspended"
-		case rest > 0:
-			c.Waiting[name] = fmt.Sprintf("the next try is at %s: %s: %s", last.RetryTime.UTC().Format(time.TimeOnly), last.Reason, last.Message)
-			c.Again = queue.Soonest(c.Again, rest)
-		case len(c.Starts) >= free || c.busy[name]:
-			c.Waiting[name] = "others are measured first"
+		case why.message == "":
+		case v.Status.Turn != nil:
+			c.lend(v, why)
 		default:
-			if peer, verified, ok := c.peerOf(v); ok {
-				c.Starts = append(c.Starts, c.take(v, peer, verified))
-			} else {
-				c.wait(v, c.withoutPeer(v))
+			c.wait(v, why)
+			if OfNode.Left(v.Status.Setback, c.Now) > 0 || v.Status.SuspectPeer != "" {
+				c.held++
 			}
 		}
 	}
-	return turning
+}
+
+// try gives a slot to an unverified node, or returns why it does not.
+func (c *chooser) try(v *v1alpha1.LatencyVerification, free int) obstacle {
+	name, last := v.Spec.NodeName, v.Status.Setback
+	if why := c.unfit(v); why.message != "" {
+		return why
+	}
+	rest := OfNode.Left(last, c.Now)
+	switch {
+	case c.Gate.Spec.Suspend:
+		return obstacle{message: "the gate is suspended", turn: true}
+	case rest > 0 && v.Status.Turn == nil:
+		c.Again = queue.Soonest(c.Again, rest)
+		return obstacle{message: fmt.Sprintf("the next try is at %s: %s: %s", last.RetryTime.UTC().Format(time.TimeOnly), last.Reason, last.Message), turn: true}
+	case len(c.Starts) >= free || c.busy[name]:
+		return obstacle{message: "others are measured first", turn: true}
+	}
+	peer, verified, ok := c.peerOf(v)
+	if !ok {
+		return c.withoutPeer(v)
+	}
+	c.Starts = append(c.Starts, c.take(v, peer, verified))
+	return obstacle{}
+}
+
+// lend lets a node in its turn wait for a moment, and ends the turn if that does not help.
+func (c *chooser) lend(v *v1alpha1.LatencyVerification, why obstacle) {
+	left := v.Status.Turn.StartTime.Add(turnLimit).Sub(c.Now)
+	if !why.turn && !why.brief || c.Gate.Spec.Suspend || left <= 0 {
+		c.Ended = append(c.Ended, End{v, why.message})
+		return
+	}
+	c.held++
+	c.Waiting[v.Spec.NodeName] = why.message
+	c.Again = queue.Soonest(c.Again, left)
 }
 
 func (c *chooser) take(v *v1alpha1.LatencyVerification, peer string, verified bool) Start {
@@ -165,15 +210,19 @@ func (c *chooser) wait(v *v1alpha1.LatencyVerification, why obstacle) {
 	}
 }
 
-// turn gives at most most slots to the nodes that are due, each with a peer that has room.
-func (c *chooser) turn(outdated []*v1alpha1.LatencyVerification, most int) {
-	for _, v := range outdated {
+// turn begins turns of the given nodes, each with a peer that has room, until most have begun.
+func (c *chooser) turn(all []*v1alpha1.LatencyVerification, most int) {
+	for _, v := range all {
 		name := v.Spec.NodeName
-		if len(c.Due) == most {
+		if len(c.Due) >= most {
 			return
 		}
 		if len(v.Status.MarkSetbacks) > 0 || c.Unplaced[name] != "" {
 			continue // It could not be held back for its turn, or not be measured.
+		}
+		if rest := OfNode.Left(v.Status.Setback, c.Now); rest > 0 {
+			c.Again = queue.Soonest(c.Again, rest)
+			continue
 		}
 		peer, verified, ok := c.peerOf(v)
 		switch {
@@ -199,19 +248,19 @@ func inOrder(a, b *v1alpha1.LatencyVerification) int {
 func (s *Snapshot) unfit(v *v1alpha1.LatencyVerification) obstacle {
 	node := s.Nodes[v.Spec.NodeName]
 	if node == nil {
-		return obstacle{message: "the node has just changed"}
+		return obstacle{message: "the node has just changed", brief: true}
 	}
 	is, marked := s.Compare(v, node), PublicationOf(s.Gate, v).IsOn(node)
 	switch {
 	case is.Stale != "":
-		return obstacle{message: "the node has just changed"}
+		return obstacle{message: "the node has just changed", brief: true}
 	case len(is.Absent) > 0:
 		return obstacle{message: fmt.Sprintf("the node does not report %s now; until %s, the last value is kept",
 			is.Absent[0].Key, is.Absent[0].EndTime.UTC().Format(time.TimeOnly))}
 	case !marked && len(v.Status.MarkSetbacks) > 0:
 		return obstacle{message: "it cannot be marked as not verified: " + v.Status.MarkSetbacks[0].Message}
 	case !marked:
-		return obstacle{message: "it is being marked as not verified"}
+		return obstacle{message: "it is being marked as not verified", brief: true}
 	}
 	return s.unusable(node, v1alpha1.RoleClient)
 }
@@ -261,19 +310,30 @@ func (p peers) withoutPeer(v *v1alpha1.LatencyVerification) obstacle {
 	return obstacle{message: "there is no other node to measure it with that is ready, free and not failed; add one, or change spec.template.spec.placement.server", lasting: true}
 }
 
+// requested returns the nodes for which users requested a turn.
+func (s *Snapshot) requested() []*v1alpha1.LatencyVerification {
+	return s.free(func(v *v1alpha1.LatencyVerification) bool { return v.Status.TurnRequestTime != nil })
+}
+
 // outdated returns the nodes that could be measured and were last measured before a time of the
 // schedule, the longest ago first.
 func (s *Snapshot) outdated(fired time.Time) []*v1alpha1.LatencyVerification {
 	if fired.IsZero() {
 		return nil
 	}
+	return s.free(func(v *v1alpha1.LatencyVerification) bool {
+		last := lastMeasured(v)
+		return last.Before(fired) || last.After(s.Now.Add(maxSkew))
+	})
+}
+
+// free returns the verified nodes that could be measured and are among the chosen ones. Another look at
+// a node that failed, or about which nothing could be concluded, would add to the error of the first.
+func (s *Snapshot) free(chosen func(*v1alpha1.LatencyVerification) bool) []*v1alpha1.LatencyVerification {
 	var all []*v1alpha1.LatencyVerification
 	for _, v := range s.Verifications {
-		node, last := s.Nodes[v.Spec.NodeName], lastMeasured(v)
-		if !slices.Contains(Concluded, v.Status.State) || node == nil || s.unusable(node, v1alpha1.RoleClient).message != "" {
-			continue
-		}
-		if last.Before(fired) || last.After(s.Now.Add(maxSkew)) {
+		node := s.Nodes[v.Spec.NodeName]
+		if v.Status.State == v1alpha1.VerificationVerified && chosen(v) && node != nil && s.unusable(node, v1alpha1.RoleClient).message == "" {
 			all = append(all, v)
 		}
 	}

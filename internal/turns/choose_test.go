@@ -163,7 +163,16 @@ func TestChooseDue(t *testing.T) {
 	measuredAt := func(d time.Duration) func(*v1alpha1.LatencyVerification) {
 		return func(v *v1alpha1.LatencyVerification) { v.Status.LastMeasurementTime = at(d) }
 	}
-	turning := func(v *v1alpha1.LatencyVerification) { unverified(v1alpha1.ReasonScheduleDue)(v) }
+	turning := func(v *v1alpha1.LatencyVerification) { unverified(v1alpha1.ReasonScheduleDue)(v); lent(v) }
+	requested := func(v *v1alpha1.LatencyVerification) { v.Status.TurnRequestTime = at(time.Minute) }
+	rests := func(v *v1alpha1.LatencyVerification) {
+		v.Status.Setback = OfNode.Setback(nil, v1alpha1.ReasonNoProgress, "why", noon)
+	}
+	fruitless := func(since time.Duration) func(*Snapshot) {
+		return func(l *Snapshot) {
+			l.Schedule.Status = &v1alpha1.ScheduleStatus{Fruitless: v1alpha1.MaxFruitless, FruitlessTime: new(metav1.NewMicroTime(ago(since)))}
+		}
+	}
 	cases := map[string]struct {
 		parallel      int32
 		verifications []*v1alpha1.LatencyVerification
@@ -189,8 +198,20 @@ func TestChooseDue(t *testing.T) {
 		"not while another is about to be": {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", turning), makeVerification("c")}, func(l *Snapshot) {
 			l.Nodes["b"].Status.Conditions = l.Nodes["b"].Status.Conditions[:1]
 		}, nil},
-		"failed ones too": {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour), in(v1alpha1.VerificationFailed)), makeVerification("b")}, nil, []string{"a"}},
-		"one that was never measured": {1, []*v1alpha1.LatencyVerification{makeVerification("a", in(v1alpha1.VerificationInconclusive), func(v *v1alpha1.LatencyVerification) {
+		"no failed one":                                   {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour), in(v1alpha1.VerificationFailed)), makeVerification("b")}, nil, nil},
+		"nor one that could not be decided":               {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour), in(v1alpha1.VerificationInconclusive)), makeVerification("b")}, nil, nil},
+		"one that a user requested":                       {1, []*v1alpha1.LatencyVerification{makeVerification("a", requested), makeVerification("b")}, nil, []string{"a"}},
+		"also without a schedule, before others":          {1, []*v1alpha1.LatencyVerification{makeVerification("a", requested), makeVerification("b"), makeVerification("c")}, func(l *Snapshot) { l.Schedule = Schedule{} }, []string{"a"}},
+		"but not while the gate is suspended":             {1, []*v1alpha1.LatencyVerification{makeVerification("a", requested), makeVerification("b")}, func(l *Snapshot) { l.Gate.Spec.Suspend = true }, nil},
+		"not while another rests":                         {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", unverified(v1alpha1.ReasonIdentityChanged), rests), makeVerification("c")}, nil, nil},
+		"not while it rests itself":                       {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour), rests), makeVerification("b")}, nil, nil},
+		"not while another waits for a second peer":       {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", unverified(v1alpha1.ReasonSecondPeer), func(v *v1alpha1.LatencyVerification) { v.Status.SuspectPeer = "a" }), makeVerification("c")}, func(l *Snapshot) { l.Busy["c"] = true }, nil},
+		"not while the cache does not show how one ended": {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", in(v1alpha1.VerificationMeasuring)), makeVerification("c")}, nil, nil},
+		"the schedule is paused":                          {2, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, fruitless(time.Hour), nil},
+		"a user's request is not":                         {2, []*v1alpha1.LatencyVerification{makeVerification("a", requested), makeVerification("b")}, fruitless(time.Hour), []string{"a"}},
+		"it tries one at its next time":                   {2, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", measuredAt(4*time.Hour)), makeVerification("c"), makeVerification("d")}, fruitless(3 * time.Hour), []string{"b"}},
+		"and no other meanwhile":                          {3, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", turning), makeVerification("c"), makeVerification("d")}, fruitless(3 * time.Hour), nil},
+		"one that was never measured": {1, []*v1alpha1.LatencyVerification{makeVerification("a", func(v *v1alpha1.LatencyVerification) {
 			v.Status.LastMeasurementTime, v.Status.LastTransitionTime = nil, at(3*time.Hour)
 		}), makeVerification("b")}, nil, []string{"a"}},
 		"one that is not ready":               {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *Snapshot) { l.Nodes["a"].Status.Conditions[0].Status = corev1.ConditionFalse }, nil},
@@ -421,5 +442,113 @@ func TestScheduleTooShort(t *testing.T) {
 	l.Schedule.Fired, l.Schedule.Closed = ago(200*time.Minute), false
 	if got := l.Choose(nil); got.Overdue != 0 || len(got.Due) > 0 {
 		t.Errorf("%d are overdue, and due are %v", got.Overdue, got.Due)
+	}
+}
+
+// A node in its turn waits for its marks, its peer and its slot, for a moment; whatever else stands in the way, its turn ends.
+func TestEndsOfTurns(t *testing.T) {
+	began := func(d time.Duration) func(*v1alpha1.LatencyVerification) {
+		return func(v *v1alpha1.LatencyVerification) { v.Status.Turn.StartTime = *at(d) }
+	}
+	for name, c := range map[string]struct {
+		of     func(*v1alpha1.LatencyVerification)
+		change func(*Snapshot)
+		ends   string
+	}{
+		"nothing stands in the way": {nil, nil, ""},
+		"it is being marked":        {nil, func(l *Snapshot) { l.Nodes["a"].Status.Conditions = l.Nodes["a"].Status.Conditions[:1] }, ""},
+		"for too long":              {began(turnLimit), func(l *Snapshot) { l.Nodes["a"].Status.Conditions = l.Nodes["a"].Status.Conditions[:1] }, "being marked"},
+		"its mark is refused": {func(v *v1alpha1.LatencyVerification) {
+			v.Status.MarkSetbacks = []v1alpha1.MarkSetback{{Setback: v1alpha1.Setback{Message: "no"}}}
+		}, func(l *Snapshot) { l.Nodes["a"].Status.Conditions = l.Nodes["a"].Status.Conditions[:1] }, "cannot be marked"},
+		"its peer is in use":              {nil, func(l *Snapshot) { l.Busy["b"] = true }, ""},
+		"its peer is in use for too long": {began(turnLimit), func(l *Snapshot) { l.Busy["b"] = true }, "in use"},
+		"there is no slot":                {nil, func(l *Snapshot) { l.Measuring = 2 }, ""},
+		"there is none for too long":      {began(time.Hour), func(l *Snapshot) { l.Measuring = 2 }, "others"},
+		"the gate is suspended":           {nil, func(l *Snapshot) { l.Gate.Spec.Suspend = true }, "suspended"},
+		"it is cordoned": {nil, func(l *Snapshot) {
+			l.Nodes["a"].Spec.Taints = append(l.Nodes["a"].Spec.Taints, corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+		}, "cordon"},
+		"it is not ready":       {nil, func(l *Snapshot) { l.Nodes["a"].Status.Conditions[0].Status = corev1.ConditionUnknown }, "not ready"},
+		"its devices are away":  {nil, func(l *Snapshot) { delete(l.Nodes["a"].Status.Allocatable, "amd.com/sf_vf") }, "does not report"},
+		"its peer is not ready": {nil, func(l *Snapshot) { l.Nodes["b"].Status.Conditions[0].Status = corev1.ConditionUnknown }, "not ready"},
+		"its peer failed":       {nil, func(l *Snapshot) { l.States["b"] = v1alpha1.VerificationFailed }, "no other node"},
+		"its peer is gone":      {nil, func(l *Snapshot) { delete(l.Nodes, "b") }, "no other node"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := makeVerification("a", unverified(v1alpha1.ReasonScheduleDue), lent)
+			if c.of != nil {
+				c.of(a)
+			}
+			l := makeSnapshot(makeGate(func(g *v1alpha1.LatencyGate) { g.Spec.MaxParallel = new(intstr.FromInt32(2)) }), a, makeVerification("b"))
+			if c.change != nil {
+				c.change(l)
+			}
+			got := l.Choose(nil)
+			why := ""
+			if len(got.Ended) > 0 {
+				why = got.Ended[0].Why
+			}
+			if c.ends == "" && why != "" || !strings.Contains(why, c.ends) || len(got.Overlong)+len(got.Unmeasurable) > 0 {
+				t.Errorf("ends because %q, want %q; %+v", why, c.ends, got)
+			}
+			if len(got.Ended)+len(got.Starts)+len(got.Waiting) != 1 {
+				t.Errorf("starts %v, waits %v, ends %v", started(got), got.Waiting, got.Ended)
+			}
+		})
+	}
+}
+
+// Turns in a row that end without a result pause the schedule; a result of any node ends that.
+func TestFruitlessTurns(t *testing.T) {
+	failed := func(d time.Duration) func(*v1alpha1.LatencyVerification) {
+		return func(v *v1alpha1.LatencyVerification) {
+			v.Status.Setback = OfNode.Setback(v.Status.Setback, v1alpha1.ReasonEnvironmentFailed, "why", ago(d))
+			v.Status.LastMeasurementTime = at(24 * time.Hour)
+		}
+	}
+	measured := func(d time.Duration) func(*v1alpha1.LatencyVerification) {
+		return func(v *v1alpha1.LatencyVerification) { v.Status.LastMeasurementTime = at(d) }
+	}
+	broken := func(d time.Duration) func(*v1alpha1.LatencyVerification) {
+		return func(v *v1alpha1.LatencyVerification) {
+			v.Status.State, v.Status.LastMeasurementTime = v1alpha1.VerificationInconclusive, at(d)
+			v.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionVerified, Reason: v1alpha1.ReasonBenchmarkFailed}}
+		}
+	}
+	type changes = []func(*v1alpha1.LatencyVerification)
+	known := &v1alpha1.ScheduleStatus{Fruitless: 3, FruitlessTime: new(metav1.NewMicroTime(ago(30 * time.Minute)))}
+	for name, c := range map[string]struct {
+		before *v1alpha1.ScheduleStatus
+		nodes  []changes
+		want   int32
+	}{
+		"none":                      {&v1alpha1.ScheduleStatus{}, []changes{{measured(time.Hour)}}, 0},
+		"some at once":              {&v1alpha1.ScheduleStatus{}, []changes{{failed(time.Minute)}, {failed(time.Minute)}, {failed(2 * time.Minute)}}, 3},
+		"more than before":          {known, []changes{{failed(time.Minute)}, {failed(time.Hour)}}, 4},
+		"the same as before":        {known, []changes{{failed(30 * time.Minute)}, {failed(time.Hour)}}, 3},
+		"a result since":            {known, []changes{{failed(30 * time.Minute)}, {measured(time.Minute)}}, 0},
+		"a result, and one more":    {known, []changes{{failed(time.Minute)}, {measured(2 * time.Minute)}}, 1},
+		"a failed benchmark":        {known, []changes{{failed(time.Hour), broken(time.Minute)}, {measured(31 * time.Minute)}}, 4},
+		"one of before":             {known, []changes{{failed(time.Hour), broken(30 * time.Minute)}}, 3},
+		"an inconclusive verdict":   {known, []changes{{in(v1alpha1.VerificationInconclusive), measured(time.Minute)}}, 0},
+		"a changed node that rests": {known, []changes{{unverified(v1alpha1.ReasonIdentityChanged), failed(time.Minute)}}, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var all []*v1alpha1.LatencyVerification
+			for i, changes := range c.nodes {
+				all = append(all, makeVerification(fmt.Sprint("n", i), append(changes, func(v *v1alpha1.LatencyVerification) {
+					if v.Status.LastMeasurementTime.Equal(at(time.Hour)) {
+						v.Status.LastMeasurementTime = at(24 * time.Hour)
+					}
+				})...))
+			}
+			s := Schedule{Status: c.before}
+			for range 2 { // The second time, nothing is new.
+				if s.count(all); s.Status.Fruitless != c.want {
+					t.Errorf("%d turns in a row, want %d", s.Status.Fruitless, c.want)
+				}
+			}
+		})
 	}
 }

@@ -90,7 +90,7 @@ func (s *Snapshot) begun(out *Outlook) *Snapshot {
 	all := slices.Clone(s.Verifications)
 	for _, node := range s.Missing {
 		v := &v1alpha1.LatencyVerification{Spec: v1alpha1.LatencyVerificationSpec{GateName: s.Gate.Name, NodeName: node.Name}}
-		v.Status.AsFound = Older(node, s.Gate)
+		v.Status.AsFound = FoundBy(s.Gate, node)
 		all = append(all, v)
 	}
 	slices.SortFunc(all, func(a, b *v1alpha1.LatencyVerification) int { return cmp.Compare(a.Spec.NodeName, b.Spec.NodeName) })
@@ -100,8 +100,11 @@ func (s *Snapshot) begun(out *Outlook) *Snapshot {
 		if is.Stale != "" || v.Status.State == v1alpha1.VerificationMeasuring {
 			v.Status.State, l.States[node.Name] = v1alpha1.VerificationUnverified, v1alpha1.VerificationUnverified
 		}
+		if len(is.Changes) > 0 || is.Stale == v1alpha1.ReasonNodeReplaced {
+			v.Status.AsFound = v.Status.AsFound && s.Gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone
+		}
 		v.Status.NodeUID, v.Status.GateUID, v.Status.Identity, v.Status.Absent = string(node.UID), string(s.Gate.UID), is.Values, is.Absent
-		v.Status.Setback, v.Status.MarkSetbacks, v.Status.SuspectPeer = nil, nil, ""
+		v.Status.Setback, v.Status.MarkSetbacks, v.Status.SuspectPeer, v.Status.Turn = nil, nil, "", nil
 		l.Verifications, out.Nodes = append(l.Verifications, v), append(out.Nodes, node.Name)
 		if !v.Status.State.Passed() && Held(s.Gate, v) {
 			out.Held = append(out.Held, node.Name)

@@ -13,6 +13,7 @@ var (
 	makeVerification = gatetest.Verification
 	unverified, in   = gatetest.Unverified, gatetest.In
 	waitingSince     = gatetest.WaitingSince
+	lent             = gatetest.Lent
 )
 
 // makeSnapshot returns a snapshot with the nodes of the verifications, each with the marks that it

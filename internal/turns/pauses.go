@@ -33,7 +33,8 @@ func (p Pauses) Setback(last *v1alpha1.Setback, reason, message string, now time
 	}
 	rest := min(p.first<<min(next.Count, 10), p.longest)
 	next.Count++
-	next.Reason, next.Message, next.RetryTime = reason, text.Shorten(message, MaxMessage), metav1.Time{Time: now.Add(rest)}
+	next.Reason, next.Message = reason, text.Shorten(message, MaxMessage)
+	next.FailureTime, next.RetryTime = new(metav1.NewMicroTime(now)), metav1.Time{Time: now.Add(rest)}
 	return next
 }
 

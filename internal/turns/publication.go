@@ -31,6 +31,12 @@ func Older(node *corev1.Node, gate *v1alpha1.LatencyGate) bool {
 	return node.CreationTimestamp.Before(&gate.CreationTimestamp)
 }
 
+// FoundBy reports whether a gate that sees a node for the first time finds it as it is: it was there
+// before, or the gate holds back none.
+func FoundBy(gate *v1alpha1.LatencyGate, node *corev1.Node) bool {
+	return Older(node, gate) || gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone
+}
+
 // PublicationOf returns no marks for a node that is not held back whatever its state, so that
 // nothing mistakes it for one that is. The condition does not say how far a measurement is, which
 // would need one more write.

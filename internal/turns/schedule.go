@@ -3,10 +3,12 @@ package turns
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/robfig/cron/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/queue"
@@ -72,6 +74,65 @@ func (s Schedule) missed() time.Time {
 		return s.Fired
 	}
 	return s.Before
+}
+
+// phase is whether turns of the schedule may begin: they do not while it is paused, and one at a time
+// while it is trying whether measurements have results again.
+type phase int
+
+const (
+	paused phase = iota
+	trying
+	running
+)
+
+func (s Schedule) phase() phase {
+	switch {
+	case s.Fired.IsZero() || s.Closed || s.Paused():
+		return paused
+	case s.Status != nil && s.Status.Fruitless >= v1alpha1.MaxFruitless:
+		return trying
+	}
+	return running
+}
+
+// Paused reports whether so many turns in a row ended without a result that the schedule waits for its
+// next time.
+func (s Schedule) Paused() bool {
+	return s.Status != nil && s.Status.Fruitless >= v1alpha1.MaxFruitless && !s.Fired.After(s.Status.FruitlessTime.Time)
+}
+
+// count notes how the measurements of verifications ended since the last one that is known.
+func (s *Schedule) count(all []*v1alpha1.LatencyVerification) {
+	if s.Status == nil {
+		return
+	}
+	type end struct {
+		at     time.Time
+		result bool
+	}
+	var ends []end
+	known := ptr.Deref(s.Status.FruitlessTime, metav1.MicroTime{}).Time
+	for _, v := range all {
+		// What failed may be the node's own doing, so that it is held; when all nodes fail, the schedule must not hold them all.
+		failed := v.Status.State == v1alpha1.VerificationInconclusive && v.Status.Verified().Reason == v1alpha1.ReasonBenchmarkFailed
+		if last := v.Status.LastMeasurementTime; last != nil && (failed && last.Time.After(known) || !failed && !last.Time.Before(known.Truncate(time.Second))) {
+			ends = append(ends, end{last.Time, !failed})
+		}
+		if last := v.Status.Setback; last != nil && v.Status.State.Passed() && last.FailureTime != nil && last.FailureTime.After(known) {
+			ends = append(ends, end{last.FailureTime.Time, false})
+		}
+	}
+	slices.SortStableFunc(ends, func(a, b end) int { return a.at.Compare(b.at) })
+	s.Status = s.Status.DeepCopy()
+	for _, e := range ends {
+		if e.result {
+			s.Status.Fruitless = 0
+		} else {
+			s.Status.Fruitless++
+			s.Status.FruitlessTime = new(metav1.NewMicroTime(e.at))
+		}
+	}
 }
 
 // since returns from when the schedule counts: since the operator first saw it, or since the end of spec.suspend.

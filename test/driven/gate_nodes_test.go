@@ -62,11 +62,12 @@ var _ = Describe("A gate", func() {
 		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
 		w.Expect(ctx, w.B, isVerified)
 		Expect(k8s.Delete(ctx, g)).To(Succeed())
-		w.Expect(ctx, w.A, ": - - -")
+		w.Expect(ctx, w.A, "Unverified GateDeleted: - - -") // It joined, and a gate of this name within spec.releaseAfter must know that.
 		for _, name := range []string{w.B, w.Namespace + "-c"} {
 			eventually(func() string { return w.Says(ctx, name) }).Should(HaveSuffix(": - - -"))
 		}
 		eventually(func() bool { return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(g), g)) }).Should(BeTrue())
+		eventually(func() types.UID { return w.Verification(ctx, w.A).UID }).WithTimeout(61 * time.Minute).Should(BeEmpty())
 	})
 
 	It("retains a node that loses its label, with its baselines, and continues when the label returns", func(ctx SpecContext) {

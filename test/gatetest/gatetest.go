@@ -13,7 +13,6 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/identity"
-	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
 // P99 is the value that the gate compares.
@@ -109,8 +108,8 @@ func Verification(node string, changes ...func(*v1alpha1.LatencyVerification)) *
 				{Time: *At(time.Hour), BootID: "boot-1", Peer: "b", Identity: identity.Kept(current), Accepted: true, Levels: Levels(1000)},
 			},
 			History: []v1alpha1.VerificationResult{
-				{Benchmark: "up-" + node + "-3", ResultPin: v1alpha1.ResultPin{UID: "uid-3"}, CompletionTime: *At(time.Hour), Outcome: v1alpha1.VerdictPass, Reason: v1alpha1.ReasonPassed, Peer: "b", IdentitySHA256: MustDigest(current)},
-				{Benchmark: "up-" + node + "-2", ResultPin: v1alpha1.ResultPin{UID: "uid-2"}, CompletionTime: *At(2 * time.Hour), Outcome: v1alpha1.VerdictFail, Reason: v1alpha1.ReasonFail, Peer: "b", IdentitySHA256: MustDigest(map[string]string{"BootID": "boot-0"})},
+				{Benchmark: "up-" + node + "-3", ResultPin: v1alpha1.ResultPin{UID: "uid-3"}, CompletionTime: *At(time.Hour), Outcome: v1alpha1.VerdictPass, Reason: v1alpha1.ReasonPassed, Peer: "b", Identity: identity.Measured(current)},
+				{Benchmark: "up-" + node + "-2", ResultPin: v1alpha1.ResultPin{UID: "uid-2"}, CompletionTime: *At(2 * time.Hour), Outcome: v1alpha1.VerdictFail, Reason: v1alpha1.ReasonFail, Peer: "b", Identity: map[string]string{"BootID": "boot-0"}},
 			},
 		},
 	}
@@ -125,20 +124,16 @@ func VerifiedBecause(reason, message string) []metav1.Condition {
 	return []metav1.Condition{{Type: v1alpha1.ConditionVerified, Reason: reason, Message: message}}
 }
 
-// MustDigest returns a digest of a value that has one.
-func MustDigest(value any) string {
-	digest, err := result.Digest(value)
-	if err != nil {
-		panic(err)
-	}
-	return digest
-}
-
 // Unverified makes the node one that has waited for a minute.
 func Unverified(reason string) func(*v1alpha1.LatencyVerification) {
 	return func(v *v1alpha1.LatencyVerification) {
 		v.Status.State, v.Status.Conditions, v.Status.LastTransitionTime = v1alpha1.VerificationUnverified, VerifiedBecause(reason, "because"), At(time.Minute)
 	}
+}
+
+// Lent makes the node one whose turn began a minute ago.
+func Lent(v *v1alpha1.LatencyVerification) {
+	v.Status.Turn = &v1alpha1.Turn{StartTime: *At(time.Minute), Reason: v1alpha1.ReasonProvisional, Message: "as before"}
 }
 
 // In sets the state of the node.
