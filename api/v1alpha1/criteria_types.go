@@ -205,9 +205,9 @@ func (l Limit) Thousandths() (int64, error) {
 // +kubebuilder:validation:XValidation:rule="self.metric in ['lost', 'throughput'] || !has(self.max) || type(self.max) == string && self.max.matches('^([0-9]{1,9}([.][0-9]{1,9})?(ns|us|µs|μs|ms|s|m))+$') && duration(self.max) >= duration('1ns') && duration(self.max) <= duration('60s')",fieldPath=".max",messageExpression="'\"' + string(self.max) + '\"' + (string(self.max).matches('^[1-9][0-9.]*$') ? ' has no unit; write ' + string(self.max) + 'us' : ' is not a duration from 1ns to 60s; write one, such as 10us or 1.75ms')",message="must be a duration from 1ns to 60s, such as 10us or 1.75ms"
 // +kubebuilder:validation:XValidation:rule="self.metric != 'lost' || !has(self.max) || string(self.max).matches('^[0-9]{1,12}$')",fieldPath=".max",messageExpression="'\"' + string(self.max) + '\" is not a number of messages from 0 to 999999999999; write a number, such as 5'",message="must be a number of messages from 0 to 999999999999, such as 5"
 // +kubebuilder:validation:XValidation:rule="!has(self.min) || string(self.min).matches('^[0-9]{1,15}([.][0-9]{1,12})?[kMGT]?$') && quantity(string(self.min)).isInteger() && quantity(string(self.min)).compareTo(quantity('1')) >= 0 && quantity(string(self.min)).compareTo(quantity('999999999999999')) <= 0",fieldPath=".min",messageExpression="'\"' + string(self.min) + '\" is not a number of bits per second from 1 to 999999999999999; write a number with k, M, G or T, such as 9G or 2.5G'",message="must be a number of bits per second from 1 to 999999999999999, such as 9G"
-// +kubebuilder:validation:XValidation:rule="self.metric == 'lost' || !has(self.maxIncrease) || type(self.maxIncrease) == string && self.maxIncrease.matches('^(0|[1-9][0-9]{0,3})([.][0-9]{1,3})?%$')",fieldPath=".maxIncrease",messageExpression="'\"' + string(self.maxIncrease) + '\"' + (string(self.maxIncrease).matches('^[1-9][0-9.]*$') ? ' has no percent sign; write ' + string(self.maxIncrease) + '%' : ' is not a percentage below 10000% with at most three decimals; write one, such as 5% or 2.5%')",message="must be a percentage below 10000% with at most three decimals, such as 5% or 2.5%"
+// +kubebuilder:validation:XValidation:rule="self.metric == 'lost' || !has(self.maxIncrease) || type(self.maxIncrease) == string && self.maxIncrease.matches('^(0|[1-9][0-9]{0,3})([.][0-9]{1,3})?%$') && !self.maxIncrease.matches('^[0.]+%$')",fieldPath=".maxIncrease",messageExpression="'\"' + string(self.maxIncrease) + '\"' + (string(self.maxIncrease).matches('^[1-9][0-9.]*$') ? ' has no percent sign; write ' + string(self.maxIncrease) + '%' : ' is not a percentage above 0% and below 10000% with at most three decimals; write one, such as 5% or 2.5%')",message="must be a percentage above 0% and below 10000% with at most three decimals, such as 5% or 2.5%"
 // +kubebuilder:validation:XValidation:rule="self.metric != 'lost' || !has(self.maxIncrease) || string(self.maxIncrease).matches('^[0-9]{1,12}$')",fieldPath=".maxIncrease",messageExpression="'\"' + string(self.maxIncrease) + '\" is not a number of messages from 0 to 999999999999; write a number, such as 5'",message="must be a number of messages from 0 to 999999999999, such as 5"
-// +kubebuilder:validation:XValidation:rule="!has(self.maxDecrease) || type(self.maxDecrease) == string && self.maxDecrease.matches('^(0|[1-9][0-9]?)([.][0-9]{1,3})?%$')",fieldPath=".maxDecrease",messageExpression="'\"' + string(self.maxDecrease) + '\"' + (string(self.maxDecrease).matches('^[1-9][0-9.]*$') ? ' has no percent sign; write ' + string(self.maxDecrease) + '%' : ' is not a percentage below 100% with at most three decimals; write one, such as 5% or 2.5%')",message="must be a percentage below 100% with at most three decimals, such as 5% or 2.5%"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxDecrease) || type(self.maxDecrease) == string && self.maxDecrease.matches('^(0|[1-9][0-9]?)([.][0-9]{1,3})?%$') && !self.maxDecrease.matches('^[0.]+%$')",fieldPath=".maxDecrease",messageExpression="'\"' + string(self.maxDecrease) + '\"' + (string(self.maxDecrease).matches('^[1-9][0-9.]*$') ? ' has no percent sign; write ' + string(self.maxDecrease) + '%' : ' is not a percentage above 0% and below 100% with at most three decimals; write one, such as 5% or 2.5%')",message="must be a percentage above 0% and below 100% with at most three decimals, such as 5% or 2.5%"
 type Rule struct {
 	// metric is the metric of each round: min, mean, p50, p75, p90, p95, p99, p99.9, p99.99, p99.999, stddev, lost or throughput.
 	// +required
@@ -224,14 +224,14 @@ type Rule struct {
 	// +optional
 	Min Limit `json:"min,omitzero"`
 
-	// maxIncrease is how much higher than the baseline a value may be. Of a latency, it is a percentage below 10000% with at most three
-	// decimals, such as 5% or 2.5%; for a Pass, at most one round in ten more than in the baseline may be slower than that. Of lost, it is how
+	// maxIncrease is how much higher than the baseline a value may be. Of a latency, it is a percentage above 0% and below 10000% with at
+	// most three decimals, such as 5% or 2.5%, because an unchanged result would be at a limit of 0%; for a Pass, at most one round in ten more than in the baseline may be slower than that. Of lost, it is how
 	// many more messages a round may lose, 0 to 999999999999.
 	// +optional
 	MaxIncrease Limit `json:"maxIncrease,omitzero"`
 
-	// maxDecrease is how much lower than the baseline a throughput may be: a percentage below 100% with at most three
-	// decimals, such as 5%.
+	// maxDecrease is how much lower than the baseline a throughput may be: a percentage above 0% and below 100% with at most
+	// three decimals, such as 5%.
 	// +optional
 	MaxDecrease Limit `json:"maxDecrease,omitzero"`
 
@@ -471,7 +471,8 @@ type Verdict struct {
 	Looks int32 `json:"looks,omitempty"`
 	// wrongOneIn is the inverse of the highest probability, over all looks, that a comparison whose true value is at its limit passes, and
 	// of the highest probability that any comparison within its limit fails: 20 is 5 %. It holds for rounds that are independent of each
-	// other, and is absent if a rule compares with rounds of another benchmark: what differs between two boots is not in the interval.
+	// other, and is absent if rounds resemble those before, or if a rule compares with rounds of another benchmark: what differs between
+	// two boots is not in the interval.
 	// +optional
 	WrongOneIn int64 `json:"wrongOneIn,omitempty"`
 	// beyondOneIn is one in how many benchmarks looks so bad at one look if all of its true values are within their limits: it fails from
@@ -558,7 +559,7 @@ type RuleVerdict struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Estimate string `json:"estimate,omitempty"`
-	// lower is the lower bound of the 95 % interval of the estimate, wrong in at most 1 of 40 cases, rounded down; absent if there are too few
+	// lower is the lower bound of the 95 % interval of the estimate, wrong in at most 1 of 40 cases at each look, rounded down; absent if there are too few
 	// rounds.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32

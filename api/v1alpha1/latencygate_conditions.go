@@ -142,8 +142,13 @@ const (
 	ReasonPassed         = "Passed"         // with Verified when the result passed
 	ReasonAcceptedByHand = "AcceptedByHand" // with Verified when a user accepted the result
 	// ReasonProvisional surfaces with Verified when the result passed, and too little is known of how much boots differ for a promise: the
-	// reference is one boot or of another peer, fewer than 8 nodes have shown it, or the first rounds of a session are slower than others.
+	// reference is one boot, of another peer, or lacks a compared value, fewer than 8 nodes of the kind, or too few boots of the node,
+	// have shown it, or the first rounds of a session are slower than others. A result that would fail, if that were known, is
+	// Inconclusive: its verdict has this reason.
 	ReasonProvisional = "Provisional"
+	// ReasonDrifted surfaces with Inconclusive when a result passed in comparison with later sessions, and is slower than the oldest
+	// accepted session of the node, with another peer, by more than the tolerance.
+	ReasonDrifted = "Drifted"
 	// ReasonSlowerThanGroup surfaces with Inconclusive when the first session of a node is slower than those of its kind by more than the
 	// tolerance.
 	ReasonSlowerThanGroup = "SlowerThanGroup"

@@ -134,6 +134,8 @@ type GateBudget struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.criteria) || !has(self.template.spec.criteria.baseline) || !has(self.template.spec.criteria.baseline.gate)",message="template.spec.criteria.baseline.gate: must be absent, because each node is compared with the result that this gate has accepted of it"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.criteria) || !has(self.template.spec.criteria.baseline) || self.template.spec.criteria.baseline.type != 'Matrix'",message="template.spec.criteria.baseline.type: only the template of a LatencyMatrix compares with another one; use type Gate"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.criteria) || !has(self.template.spec.criteria.baseline) || !has(self.template.spec.criteria.baseline.benchmark) || has(self.template.spec.criteria.baseline.benchmark.uid)",message="template.spec.criteria.baseline.benchmark.uid: is required in a gate, because another benchmark can have the name later; kubectl get latencybenchmarks.tailgate.dev NAME -o jsonpath={.metadata.uid}"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.criteria) || !has(self.template.spec.maxRounds) || self.template.spec.maxRounds >= 6 || self.template.spec.criteria.rules.all(r, !has(r.max) && !has(r.min))",message="template.spec.maxRounds: rules with max or min can neither pass nor fail with fewer than 6 rounds"
+// +kubebuilder:validation:XValidation:rule="!has(self.template.spec.criteria) || !has(self.template.spec.maxRounds) || self.template.spec.maxRounds >= 8 || self.template.spec.maxRounds >= 4 && self.template.spec.rounds >= 2 || self.template.spec.maxRounds == 3 && self.template.spec.rounds == 3 || self.template.spec.criteria.rules.all(r, !has(r.maxIncrease) && !has(r.maxDecrease))",message="template.spec.maxRounds: rules with maxIncrease or maxDecrease can neither pass nor fail with so few rounds; set rounds and maxRounds to at least 3"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.pods) || !has(self.template.spec.pods.tolerations) || self.template.spec.pods.tolerations.size() <= 15",message="template.spec.pods.tolerations: at most 15, because the gate adds a toleration of its own taint"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.variants) || self.template.spec.variants.all(v, v.name.size() <= 16)",message="template.spec.variants: names have at most 16 characters, because the gate's benchmarks are named after nodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.timeZone) || has(self.schedule)",message="timeZone: applies only to a schedule; remove it, or set schedule"
@@ -279,15 +281,22 @@ type NodeLine struct {
 	Message string `json:"message,omitempty"`
 }
 
-// SessionSpread is how much the sessions of a node differ in one compared value.
+// MaxSpreads and MaxChanges are the maximum numbers of entries of status.spread and status.changes of a LatencyGate.
+const MaxSpreads, MaxChanges = 128, 40
+
+// SessionSpread is how much the sessions of the nodes of a kind differ in one compared value.
 type SessionSpread struct {
 	ComparedValue `json:",inline"`
-	// nodes is the number of nodes with a difference between two boots.
+	// kind is the values of the labels in spec.identity.labels that the nodes share; empty if all nodes are of one kind.
+	// +kubebuilder:validation:MaxLength=160
+	Kind string `json:"kind"`
+	// nodes is the number of nodes of the kind with a difference between two boots.
 	Nodes int32 `json:"nodes"`
-	// differences is the number of these differences, at most 200.
+	// differences is the number of differences that count, at most 200: those of the kind or, with fewer than 8 nodes, of all nodes.
 	Differences int32 `json:"differences"`
-	// partsPerMillion is the robust standard deviation between sessions in parts per million, without what all nodes of a kind share
-	// in a change; 0 with fewer than 4 differences. With few differences, a verdict uses mostly a quarter of the tolerance instead.
+	// partsPerMillion is the robust standard deviation between sessions in parts per million, without what at least 6 nodes share in
+	// a change or in a wave of boots; 0 with fewer than 4 differences. With few differences, a verdict uses mostly a quarter of the
+	// tolerance instead.
 	PartsPerMillion int64 `json:"partsPerMillion"`
 	// warmUp is how much slower the first 6 rounds of the nodes' first sessions are than the next 6, such as 2.1%; absent unless it is
 	// significant at 1 in 100 among all compared values. While it is there, these rounds are not compared, and a session has 6 more.
@@ -299,8 +308,12 @@ type SessionSpread struct {
 // FleetChange is the difference between the last accepted session before a change and the first session
 // after it, over the nodes that had it.
 type FleetChange struct {
-	// changed are the keys of the identity that changed, apart from the boot: all nodes that had these
-	// changes had this one.
+	// kind is that of the nodes, as in status.spread; absent for nodes of all kinds.
+	// +optional
+	// +kubebuilder:validation:MaxLength=160
+	Kind string `json:"kind,omitempty"`
+	// changed are the keys of the identity that changed, apart from the boot, with what the last of the nodes had before; only BootID
+	// for a wave of boots without another change, such as one of a kernel argument.
 	// +listType=map
 	// +listMapKey=key
 	// +kubebuilder:validation:MinItems=1
@@ -313,7 +326,22 @@ type FleetChange struct {
 	// median is the median ratio of the nodes, after to before, as a decimal number.
 	// +kubebuilder:validation:MaxLength=32
 	Median string `json:"median"`
-	// lower and upper bound the median, 1 in 40 a side; absent with fewer than 6 nodes.
+	// shifted is true if the nodes became slower by more than half of the tolerance, even by the bound, and nothing since has shown
+	// otherwise: the change stands until it is undone on the nodes, at least 6 of them are within the limit after a later change,
+	// or their results are accepted manually.
+	// +optional
+	Shifted bool `json:"shifted,omitempty"`
+	// startTime is when the first of the nodes was measured after the change.
+	StartTime metav1.Time `json:"startTime"`
+	// endTime is when the last of the nodes was.
+	EndTime metav1.Time `json:"endTime"`
+	// shared are the medians of all compared values, by VARIANT/CELL/METRIC, as natural logarithms in parts per million, if at least 6 nodes show them: how
+	// much the boots of a node differ is known without them.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	Shared map[string]int64 `json:"shared,omitempty"`
+	// lower and upper bound the median, 1 in 40 a side for all compared values and kinds, however often they were looked at; absent
+	// with too few nodes: 6 are enough for one compared value.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Lower string `json:"lower,omitempty"`
@@ -381,19 +409,21 @@ type LatencyGateStatus struct {
 	// +kubebuilder:validation:MaxItems=20
 	NotVerified []NodeLine `json:"notVerified,omitempty"`
 
-	// spread is how much the sessions of a node differ although nothing changed, pooled over the nodes, at most 32 values.
+	// spread is how much the sessions of a node differ although nothing changed, pooled over the nodes of a kind, at most 32 values of
+	// a kind.
 	// +optional
 	// +listType=map
 	// +listMapKey=variant
 	// +listMapKey=cell
 	// +listMapKey=metric
-	// +kubebuilder:validation:MaxItems=32
+	// +listMapKey=kind
+	// +kubebuilder:validation:MaxItems=128
 	Spread []SessionSpread `json:"spread,omitempty"`
 
-	// changes are what the last changes, at most 5, did to the nodes, newest first.
+	// changes are what the last changes, at most 40, did to the nodes: first those that made them slower and stand, then the newest.
 	// +optional
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=5
+	// +kubebuilder:validation:MaxItems=40
 	Changes []FleetChange `json:"changes,omitempty"`
 }
 

@@ -469,10 +469,11 @@ type LatencyVerificationStatus struct {
 	Accepted *AcceptedResult `json:"accepted,omitempty"`
 	// reference are the node's accepted sessions, one for each boot, oldest first, at most 5 with each of at most 2 peers. A result is
 	// compared with the sessions of its peer. It begins again when a result is accepted manually. After five boots with a peer it stays
-	// as it is, so that small regressions do not add up; with a third peer, the sessions with the one used longest ago are forgotten.
+	// as it is, so that small regressions do not add up; with a third peer, the sessions with the one used longest ago are forgotten,
+	// except for the oldest session of all.
 	// +optional
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=10
+	// +kubebuilder:validation:MaxItems=11
 	Reference []ReferenceSession `json:"reference,omitempty"`
 	// recent are the levels of the last sessions since the reference began, whatever their outcomes were, oldest first. They show how
 	// much boots differ, and what a change did to all nodes.

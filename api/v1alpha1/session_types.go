@@ -2,7 +2,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// MaxSeries is the number of compared values that a session keeps. Further ones are compared with the last accepted result only.
+// MaxSeries is the number of compared values that a session keeps. Further ones are compared with the last accepted result only,
+// so that a Pass is provisional.
 const MaxSeries = 32
 
 // ComparedValue is a value that sessions compare: a metric of a cell of a variant.

@@ -398,9 +398,16 @@ func waits(w *world, since time.Time, limit time.Duration, reason, message strin
 func accepted(w *world, message string) step {
 	s := step{event: eventPassed, outcome: v1alpha1.VerdictPass, reason: v1alpha1.ReasonPassed, message: message}
 	r, current := sessionOf(w.benchmark).Reference, w.verification.Status.Benchmark
+	tolerances := turns.Tolerances(w.gate.Spec.Template.Benchmark())
+	if drifted := sessions.Drifted(w.verification.Status.Reference, current.Peer, sessionOf(w.benchmark).Rounds, tolerances); drifted != "" {
+		return inconclusive(v1alpha1.ReasonDrifted, fmt.Sprintf("%s; if that is right, accept it: %s: %s", drifted, v1alpha1.FieldAccept, message))
+	}
 	why := "its reference is one result, and how much boots differ is assumed"
 	if r != nil {
 		why = r.Provisional
+	}
+	if why == "" && len(tolerances) > v1alpha1.MaxSeries {
+		why = fmt.Sprintf("%d of %d compared values are not in its reference, which keeps at most %d", len(tolerances)-v1alpha1.MaxSeries, len(tolerances), v1alpha1.MaxSeries)
 	}
 	if why == "" && (!current.PeerVerified || !w.peerVerified) {
 		why = fmt.Sprintf("peer %s was not verified itself from begin to end", current.Peer)

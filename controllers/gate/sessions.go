@@ -89,14 +89,14 @@ func (s *snapshot) pool() {
 	}
 	status, tolerances := &s.Gate.Status, turns.Tolerances(s.Gate.Spec.Template.Benchmark())
 	status.Spread, status.Changes = sessions.Spread(all), sessions.Fleet(all, tolerances)
-	last := sessions.Bounded(status.Changes)
+	last := sessions.Told(status.Changes)
 	if last == nil {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionChangeShifted)
 		return
 	}
 	c := v1alpha1.Condition(v1alpha1.ConditionChangeShifted, metav1.ConditionFalse, v1alpha1.ReasonWithinLimit, fmt.Sprintf(
 		"%s: %s of %d nodes is %s times as much as before [%s, %s]", identity.Sentence(last.Changed), last.Of, last.Nodes, last.Median, last.Lower, last.Upper))
-	if sessions.Shifted(last, tolerances[last.Of]) {
+	if last.Shifted {
 		c.Status, c.Reason = metav1.ConditionTrue, v1alpha1.ReasonChangeShifted
 		c.Message += ", more than half of the tolerance; undo the change, or accept the results of the nodes: " + v1alpha1.FieldAccept
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/sessions"
+	"github.com/tailgate-dev/tailgate/internal/turns"
 	"github.com/tailgate-dev/tailgate/test/gatetest"
 )
 
@@ -87,7 +88,7 @@ func TestTheToleranceOfACell(t *testing.T) {
 		})
 		v := makeVerification("a")
 		for i, level := range []int64{1000, 1100} {
-			v.Status.Recent[i].Levels = []v1alpha1.ValueLevel{{ComparedValue: c.key, Level: level}}
+			v.Status.Recent[3+i].Levels = []v1alpha1.ValueLevel{{ComparedValue: c.key, Level: level}}
 		}
 		if got := shifted(g, v); got == nil || got.Status != c.want {
 			t.Errorf("%s: %+v", c.key, got)
@@ -103,5 +104,39 @@ func TestTheToleranceOfACell(t *testing.T) {
 		if slower, note := w.group(); (slower != "") != (c.key == tcp) || note != "" {
 			t.Error(fmt.Sprint(c.key, ": ", slower, note))
 		}
+	}
+}
+
+// A kernel makes 200 nodes 8 % slower, with a tolerance of 10 %: the gate stops the upgrade, whatever single nodes change afterwards. A
+// setting that no version shows does the same.
+func TestAFleetThatIsSlower(t *testing.T) {
+	for name, kernel := range map[string]string{"a kernel": "6.1.1", "a setting": "6.1.0"} {
+		t.Run(name, func(t *testing.T) {
+			g := makeGate(func(g *v1alpha1.LatencyGate) { g.Spec.Template.Spec.Criteria.Rules[1].MaxIncrease.Text = "10%" })
+			s := makeSnapshot(g)
+			add := func(v *v1alpha1.LatencyVerification, hour int, boot, kernel, runtime string, level int64) {
+				v.Status.Recent = sessions.Remember(v.Status.Recent, v1alpha1.MeasuredSession{
+					Time: *at(time.Duration(48-hour) * time.Hour), BootID: boot, Peer: "p", Accepted: true, Levels: gatetest.Levels(level),
+					Identity: map[string]string{"Kernel": kernel, "ContainerRuntime": runtime},
+				})
+			}
+			for i := range 200 {
+				v := makeVerification(fmt.Sprintf("n%03d", i), in(v1alpha1.VerificationVerified))
+				v.Status.Recent = nil
+				add(v, 1, "1", "6.1.0", "1.7.27", int64(1000+i%3))
+				add(v, 2, "2", kernel, "1.7.27", int64(1080+i%3))
+				s.Verifications = append(s.Verifications, v)
+			}
+			for i := range 6 {
+				summarize(s, turns.Choice{})
+				for _, condition := range []string{v1alpha1.ConditionChangeShifted, v1alpha1.ConditionPassed} {
+					c := meta.FindStatusCondition(g.Status.Conditions, condition)
+					if c == nil || c.Reason != v1alpha1.ReasonChangeShifted {
+						t.Fatalf("after %d more changes: %+v", i, c)
+					}
+				}
+				add(s.Verifications[i], 3+i, "3", kernel, fmt.Sprint("1.7.28-", i), 1082)
+			}
+		})
 	}
 }

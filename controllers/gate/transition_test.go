@@ -302,9 +302,9 @@ func TestSessionsWithoutRounds(t *testing.T) {
 		change              func(*world)
 		reference, remember int
 	}{
-		"compared rounds of a new boot": {func(*world) {}, 3, 3},
-		"no rule compares":              {func(w *world) { w.benchmark.Status.Session = nil }, 2, 2},
-		"no round has the value":        {func(w *world) { w.benchmark.Status.Session.Rounds = nil }, 2, 2},
+		"compared rounds of a new boot": {func(*world) {}, 3, 6},
+		"no rule compares":              {func(w *world) { w.benchmark.Status.Session = nil }, 2, 5},
+		"no round has the value":        {func(w *world) { w.benchmark.Status.Session.Rounds = nil }, 2, 5},
 	} {
 		w := makeWorld(measured(metav1.ConditionTrue, v1alpha1.ReasonPass), c.change)
 		status, err := w.next(decide(w))

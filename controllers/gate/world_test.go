@@ -61,7 +61,7 @@ func compared(w *world) {
 		return
 	}
 	session := w.benchmark.Status.Session
-	session.Reference = sessions.For(&w.verification.Status, &w.gate.Status, session.BootID, w.verification.Status.Benchmark.Peer).Status(w.verification.Status.Benchmark.Peer)
+	session.Reference = sessions.For(&w.verification.Status, &w.gate.Status, session.BootID, w.verification.Status.Benchmark.Peer).Status(w.verification.Status.Benchmark.Peer, session.Rounds)
 }
 
 // measured gives the node benchmark up-a-4 with peer b, which started four minutes ago and is complete; its condition Passed has

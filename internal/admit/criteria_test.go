@@ -12,8 +12,8 @@ import (
 func TestLimits(t *testing.T) {
 	const duration, count = "is not a duration from 1ns to 60s; write one, such as 10us or 1.75ms", "is not a number of messages from 0 to 999999999999; write a number, such as 5"
 	const bits = "is not a number of bits per second from 1 to 999999999999999; write a number with k, M, G or T, such as 9G or 2.5G"
-	const increase = "is not a percentage below 10000% with at most three decimals; write one, such as 5% or 2.5%"
-	const decrease = "is not a percentage below 100% with at most three decimals; write one, such as 5% or 2.5%"
+	const increase = "is not a percentage above 0% and below 10000% with at most three decimals; write one, such as 5% or 2.5%"
+	const decrease = "is not a percentage above 0% and below 100% with at most three decimals; write one, such as 5% or 2.5%"
 	const takes = "throughput takes min or maxDecrease, such as min: 9G or maxDecrease: 5%; lost takes max or maxIncrease, such as max: 0; " +
 		"every other metric takes max or maxIncrease, such as max: 10us or maxIncrease: 5%"
 	const one, types = "give exactly one of max, min, maxIncrease and maxDecrease", "write a whole number, or a text such as 10us, 9G or 5%"
@@ -55,7 +55,10 @@ func TestLimits(t *testing.T) {
 		"metric: throughput, min: 1000T":            `.min: Invalid value: "1000T" ` + bits,
 		"metric: throughput, min: 1000000000000000": `.min: Invalid value: "1000000000000000" ` + bits,
 		"metric: throughput, min: -9G":              `.min: Invalid value: "-9G" ` + bits,
-		"metric: p99, maxIncrease: 5%":              "", "metric: p99, maxIncrease: 2.125%": "", "metric: p99, maxIncrease: 9999.999%": "", "metric: p99, maxIncrease: 0%": "",
+		"metric: p99, maxIncrease: 5%":              "", "metric: p99, maxIncrease: 2.125%": "", "metric: p99, maxIncrease: 9999.999%": "",
+		"metric: p99, maxIncrease: 0%":      `.maxIncrease: Invalid value: "0%" ` + increase,
+		"metric: p99, maxIncrease: 0.00%":   `.maxIncrease: Invalid value: "0.00%" ` + increase,
+		"metric: p99, maxIncrease: 0.01%":   "",
 		"metric: p99, maxIncrease: 5":       `.maxIncrease: Invalid value: "5" has no percent sign; write 5%`,
 		"metric: p99, maxIncrease: '2.5'":   `.maxIncrease: Invalid value: "2.5" has no percent sign; write 2.5%`,
 		"metric: p99, maxIncrease: 10000%":  `.maxIncrease: Invalid value: "10000%" ` + increase,

@@ -18,7 +18,7 @@ func TestWriteCalibration(t *testing.T) {
 		"no sessions": {nil, "no node of the gate has a session yet: a rule with maxIncrease or maxDecrease, and one verification of each node, are needed\n"},
 		"many": {[]sessions.Calibration{{Of: v1alpha1.ComparedValue{Variant: "default", Cell: "tcp-64", Metric: v1alpha1.MetricP99}, Rounds: 0.02, Sessions: 0.022, Differences: 200, Nodes: 40, Peers: 0.05, Pairs: 12}},
 			"VALUE               SD ROUNDS  SD BOOTS    SD PEERS   NODES  TOLERANCE 1  TOLERANCE 5  ROUNDS\n" +
-				"default/tcp-64/p99  2.0%       2.0% (200)  5.0% (12)  40     10.0%        6.3%         6\n"},
+				"default/tcp-64/p99  2.0%       2.0% (200)  5.0% (12)  40     10.2%        6.6%         6\n"},
 		"few": {[]sessions.Calibration{{Of: v1alpha1.ComparedValue{Variant: "default", Cell: "tcp-64", Metric: v1alpha1.MetricP99}, Rounds: 0.02, Differences: 3, Nodes: 3}},
 			"VALUE               SD ROUNDS  SD BOOTS  SD PEERS  NODES  TOLERANCE 1  TOLERANCE 5  ROUNDS\n" +
 				"default/tcp-64/p99  2.0%       unknown   unknown   3      unknown      unknown      unknown\n" +

@@ -261,7 +261,7 @@ func (s *Store) judge(ctx context.Context, b *v1alpha1.LatencyBenchmark, baselin
 	if session != nil {
 		session.BootID, session.Rounds = bootOf(candidate.Collection), judge.Session(candidate)
 		if before != nil && before.Reference != nil {
-			session.Reference = before.Reference.Status(b.Status.Pair.ServerNode)
+			session.Reference = before.Reference.Status(b.Status.Pair.ServerNode, session.Rounds)
 		}
 	}
 	if b.Spec.Criteria == nil {

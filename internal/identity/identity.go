@@ -233,11 +233,11 @@ func Measured(all map[string]string) map[string]string {
 
 // Key returns changes as one text, which only the same changes have; empty without any.
 func Key(all []v1alpha1.IdentityChange) string {
-	var key strings.Builder
+	key := ""
 	for _, c := range all {
-		fmt.Fprintf(&key, "%q=%q→%q;", c.Key, c.From, c.To)
+		key += c.Key + "\x00" + c.From + "\x00" + c.To + "\x00"
 	}
-	return key.String()
+	return key
 }
 
 const maxNamed = 3

@@ -326,6 +326,9 @@ func foresee(spec v1alpha1.LatencyBenchmarkSpec, together int, driver tool.Drive
 		return nil
 	}
 	in := verdict.Input{Criteria: *spec.Criteria, Candidate: Planned(spec), Together: together, Rounds: int(spec.Rounds), MaxRounds: int(plan.MaxRounds(spec))}
+	if spec.Criteria.Against(v1alpha1.BaselineGate) && spec.Criteria.Baseline.Gate == nil {
+		in.BaselineRounds = int(min(2*spec.Rounds, 12)) // The first session of a gate's node.
+	}
 	most := map[string]tool.Cell{}
 	for _, v := range plan.Variants(spec) {
 		for _, c := range plan.Cells(spec, v) {

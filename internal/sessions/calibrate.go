@@ -2,6 +2,7 @@ package sessions
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -12,6 +13,8 @@ import (
 // 0 if unknown.
 type Calibration struct {
 	Of v1alpha1.ComparedValue
+	// Kind is that of the nodes; empty if all nodes are of one kind.
+	Kind string
 	// Rounds is the standard deviation between the rounds of a session, and Sessions that between the levels of the sessions of a node, from
 	// a number of Differences of a number of Nodes.
 	Rounds, Sessions   float64
@@ -25,9 +28,12 @@ type Calibration struct {
 func Calibrate(nodes []Node) []Calibration {
 	var all []Calibration
 	for _, s := range Spread(nodes) {
-		c := Calibration{Of: s.ComparedValue, Sessions: float64(s.PartsPerMillion) / 1e6, Differences: int(s.Differences), Nodes: int(s.Nodes)}
+		c := Calibration{Of: s.ComparedValue, Kind: s.Kind, Sessions: float64(s.PartsPerMillion) / 1e6, Differences: int(s.Differences), Nodes: int(s.Nodes)}
 		squares, free, peers := 0.0, 0.0, []float64(nil)
 		for _, n := range nodes {
+			if s.Kind != "" && n.Class != s.Kind {
+				continue
+			}
 			levels := map[string]int64{}
 			for _, r := range n.Reference {
 				var logs []float64
@@ -66,9 +72,11 @@ func Calibrate(nodes []Node) []Calibration {
 const (
 	// ofMedian is the variance of the median of 6 rounds in parts of that of a round.
 	ofMedian = 0.215
-	// lastLook is the number of rounds of the last look, hodgesLehmann the standard error of the estimate in parts of that of a mean, and
-	// ofLevel the variance of a level of many rounds in parts of that of a mean; by normal theory.
-	lastLook, hodgesLehmann, ofLevel = 20, 1.02, 1.29
+	// LastLook is the number of rounds of the last look.
+	LastLook = 20
+	// hodgesLehmann is the standard error of the estimate in parts of that of a mean, and ofLevel the variance of a level of many rounds in
+	// parts of that of a mean; by normal theory.
+	hodgesLehmann, ofLevel = 1.02, 1.29
 )
 
 // Boots returns the standard deviation between boots alone, without the noise of the rounds in a level.
@@ -76,24 +84,53 @@ func (c Calibration) Boots() float64 {
 	return math.Sqrt(max(c.Sessions*c.Sessions-ofMedian*c.Rounds*c.Rounds, 0))
 }
 
-// Tolerance returns the smallest tolerance, as a share, with which 95 % of unchanged boots pass against a number of accepted boots.
+// Tolerance returns the smallest tolerance, as a share, with which 95 % of unchanged boots would pass against a number of accepted boots, by
+// normal theory, with a spread that is known for certain: where the search of judge.Recommend begins.
 func (c Calibration) Tolerance(boots int) float64 {
 	first, later := float64(FirstRounds), float64(LaterRounds*(boots-1))
 	m := first + later
 	share := (first*first + later*LaterRounds) / (m * m)
 	s, v := c.Sessions*c.Sessions, c.Rounds*c.Rounds
-	level := 1.645 * math.Sqrt(c.Boots()*c.Boots()+s*share+ofLevel*v/lastLook)
-	half := 1.96 * math.Sqrt(s*share+hodgesLehmann*hodgesLehmann*v*(1.0/lastLook+1/m))
+	level := 1.645 * math.Sqrt(c.Boots()*c.Boots()+s*share+ofLevel*v/LastLook)
+	half := 1.96 * math.Sqrt(s*share+hodgesLehmann*hodgesLehmann*v*(1.0/LastLook+1/m))
 	return math.Exp(level+half) - 1
+}
+
+// Redraw draws an unchanged boot of a node around a level: the rounds of its last look, those of a reference of a number of accepted
+// boots, and what is known of how boots differ.
+func (c Calibration) Redraw(random *rand.Rand, center float64, boots int) (candidate, reference []stats.Observation, b stats.Between) {
+	draw := func(n int) (rounds []stats.Observation) {
+		boot := c.Boots() * random.NormFloat64()
+		for range n {
+			rounds = append(rounds, stats.Exact(int64(center*math.Exp(boot+c.Rounds*random.NormFloat64()))))
+		}
+		return rounds
+	}
+	b = stats.Between{SD: c.Sessions, Differences: c.Differences, Sessions: boots}
+	before, squares := 0.0, 0
+	for i := range boots {
+		n := LaterRounds
+		if i == 0 {
+			n = FirstRounds
+		}
+		rounds := draw(n)
+		level := math.Log(float64(Level(rounds)))
+		if i > 0 {
+			b.Own = append(b.Own, (level-before)/math.Sqrt2)
+		}
+		before, reference, squares = level, append(reference, rounds...), squares+n*n
+	}
+	b.Share = float64(squares) / float64(len(reference)*len(reference))
+	return draw(LastLook), reference, b
 }
 
 // Enough returns the smallest number of rounds, from 6 to 20, with which the rounds widen an interval no more than the boots do.
 func (c Calibration) Enough() int {
 	share := 36. / 144 // About that of four to five boots.
-	for n := LaterRounds; n < lastLook; n++ {
+	for n := LaterRounds; n < LastLook; n++ {
 		if c.Rounds*c.Rounds*(1/float64(n)+1./36) <= c.Sessions*c.Sessions*share {
 			return n
 		}
 	}
-	return lastLook
+	return LastLook
 }

@@ -6,6 +6,9 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/stats"
@@ -41,7 +44,7 @@ func TestCalibrate(t *testing.T) {
 				m := measured(draw(random, pair+boots*random.NormFloat64(), 20))
 				id := fmt.Sprint(u)
 				n.Reference = Extend(n.Reference, keeps(v1alpha1.ReferenceSession{BootID: id, Peer: peer}, m), &v1alpha1.LatencyGateStatus{})
-				n.Recent = Remember(n.Recent, v1alpha1.MeasuredSession{BootID: id, Peer: peer, Levels: Levels(m)})
+				n.Recent = Remember(n.Recent, v1alpha1.MeasuredSession{Time: metav1.NewTime(time.Unix(int64(u)*1e6, 0)), BootID: id, Peer: peer, Levels: Levels(m)})
 			}
 		}
 	}
@@ -69,7 +72,7 @@ func TestCalibrateWithoutALevel(t *testing.T) {
 				m := measured(slices.Repeat([]stats.Observation{stats.Exact(value)}, FirstRounds))
 				id := fmt.Sprint(u)
 				n.Reference = Extend(n.Reference, keeps(v1alpha1.ReferenceSession{BootID: id, Peer: peer}, m), &v1alpha1.LatencyGateStatus{})
-				n.Recent = Remember(n.Recent, v1alpha1.MeasuredSession{BootID: id, Peer: peer, Levels: Levels(m)})
+				n.Recent = Remember(n.Recent, v1alpha1.MeasuredSession{Time: metav1.NewTime(time.Unix(int64(u)*1e6, 0)), BootID: id, Peer: peer, Levels: Levels(m)})
 			}
 		}
 		nodes = append(nodes, n)

@@ -2,6 +2,7 @@ package sessions
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/identity"
-	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
 func kernel(version string) map[string]string { return map[string]string{"Kernel": version} }
@@ -41,10 +41,13 @@ func TestChangesAreSinceTheAccepted(t *testing.T) {
 		"a plain boot after a Fail":           {"1b=1000+ 2b=1300 2b=1310", "1-2 8 1.3000"},
 		"a plain boot after a Pass":           {"1b=1000+ 2b=1100+ 2b=1200+", "1-2 8 1.1000"},
 		"an undone change":                    {"1b=1000+ 2b=1300 1b=1010+", ""},
-		"one that had passed":                 {"1b=1000+ 2b=1100+ 1b=1012+", "2-1 8 0.9200, 1-2 8 1.1000"},
+		"one that had passed":                 {"1b=1000+ 2b=1100+ 1b=1012+", ""},
 		"an undone change, and it again":      {"1b=1000+ 2b=1300 1b=1000+ 2b=1200", "1-2 8 1.2000"},
 		"one after another was undone":        {"1b=1000+ 2b=1100+ 3b=1300 2b=1100+", "1-2 8 1.1000"},
-		"two that passed":                     {"1b=1000+ 2b=1100+ 3b=1210+", "2-3 8 1.1000, 1-2 8 1.1000"},
+		"two that passed":                     {"1b=1000+ 2b=1100+ 3b=1210+", "1-3 8 1.2100, 1-2 8 1.1000"},
+		"two that were small":                 {"1b=1000+ 2b=1010+ 3b=1020+", "2-3 8 1.0099, 1-2 8 1.0100"},
+		"a boot that made all slower":         {"1b=1000+ 1b=1001+ 1b=1100+", "- 8 1.0989"},
+		"a boot that did not":                 {"1b=1000+ 1b=1001+ 1b=1010+", ""},
 		"a second peer":                       {"1b=1000+ 1c=2000+ 2b=1100 2c=2400+", "1-2 8 1.1000"},
 		"a second peer that was not accepted": {"1b=1000+ 2b=1100 2c=2400+", "1-2 8 1.1000"},
 		"nothing accepted before":             {"1b=1000 2b=1300", ""},
@@ -115,11 +118,194 @@ func TestChangesByTheirTolerances(t *testing.T) {
 		{Tolerances{loose: 50_000}, loose, false},
 	} {
 		got := Fleet(nodes, c.tolerances)
-		if len(got) != 1 || got[0].Of != c.of || Shifted(Bounded(got), c.tolerances[got[0].Of]) != c.shifted {
+		if len(got) != 1 || got[0].Of != c.of || got[0].Shifted != c.shifted {
 			t.Errorf("%v: %+v", c.tolerances, got)
 		}
 	}
-	if got := Fleet(nodes, Tolerances{}); got != nil || Shifted(Bounded(got), stats.Tolerance(0)) {
+	if got := Fleet(nodes, Tolerances{}); len(got) > 0 {
 		t.Errorf("without a rule: %+v", got)
+	}
+}
+
+// fleet is a gate's nodes in tests. Each step is an hour.
+type fleet struct {
+	nodes []Node
+	hour  int64
+}
+
+func makeFleet(n int) *fleet {
+	f := &fleet{nodes: make([]Node, n)}
+	f.measure("1", 1000, n)
+	return f
+}
+
+// measure boots the first nodes of the fleet with a kernel, and measures them one after another.
+func (f *fleet) measure(kernelVersion string, level int64, nodes int) *fleet {
+	return f.measureThese(kernelVersion, level, 0, nodes)
+}
+
+func (f *fleet) measureThese(kernelVersion string, level int64, from, to int) *fleet {
+	f.hour++
+	for i := from; i < to; i++ {
+		f.nodes[i].Recent = Remember(f.nodes[i].Recent, v1alpha1.MeasuredSession{
+			Time: metav1.NewTime(time.Unix(f.hour*3600+int64(i), 0)), BootID: fmt.Sprint(f.hour), Peer: "b", Identity: kernel(kernelVersion),
+			Accepted: true, Levels: levels(level + int64(i%3)),
+		})
+	}
+	return f
+}
+
+// TestAShiftStands makes a fleet slower, by a change or by a boot that shows in no version: it is known until enough nodes are shown
+// to be within the limit, or the change is undone, or a user accepts the results.
+func TestAShiftStands(t *testing.T) {
+	for name, c := range map[string]struct {
+		then func(f *fleet)
+		want bool
+	}{
+		"nothing more":               {func(*fleet) {}, true},
+		"another change of one node": {func(f *fleet) { f.measure("3", 1085, 1) }, true},
+		"five small changes of single nodes": {func(f *fleet) {
+			for i := range 5 {
+				f.measureThese(fmt.Sprint("3.", i), 1085, i, i+1)
+			}
+		}, true},
+		"one that makes a node as before":     {func(f *fleet) { f.measure("3", 1000, 1) }, true},
+		"another of all that changes nothing": {func(f *fleet) { f.measure("3", 1085, 20) }, true},
+		"a boot of all that changes nothing":  {func(f *fleet) { f.measure("2", 1085, 20).measure("2", 1084, 20) }, true},
+		"twelve boots": {func(f *fleet) {
+			for range 12 {
+				f.measure("2", 1085, 20)
+			}
+		}, true},
+		"a change of six that helps":  {func(f *fleet) { f.measure("3", 1001, 6) }, false},
+		"a change of five that helps": {func(f *fleet) { f.measure("3", 1001, 5) }, true},
+		"undone on all":               {func(f *fleet) { f.measure("1", 1001, 20) }, false},
+		"undone on one":               {func(f *fleet) { f.measure("1", 1001, 1) }, true},
+		"accepted on one":             {func(f *fleet) { f.nodes[0].Recent = f.nodes[0].Recent[1:] }, true},
+		"accepted on all": {func(f *fleet) {
+			for i := range f.nodes {
+				f.nodes[i].Recent = f.nodes[i].Recent[1:]
+			}
+		}, false},
+		"another change that other nodes have": {func(f *fleet) { f.nodes = append(f.nodes, makeFleet(10).measure("9", 1001, 10).nodes...) }, true},
+	} {
+		for kind, version := range map[string]string{"change": "2", "boot": "1"} {
+			if kind == "boot" && strings.HasPrefix(name, "undone") {
+				continue // There is nothing that can be undone by its name.
+			}
+			t.Run(kind+", "+name, func(t *testing.T) {
+				f := makeFleet(20).measure(version, 1085, 20)
+				before := spreadOf(f.nodes)
+				if kind == "boot" {
+					before = spreadOf(makeFleet(20).measure("1", 1000, 20).nodes)
+				}
+				c.then(f)
+				changes := Fleet(f.nodes, Tolerances{series: 10_000})
+				if got := len(changes) > 0 && changes[0].Shifted; got != c.want {
+					t.Errorf("%+v", changes)
+				}
+				if after := spreadOf(f.nodes); after > before+1000 {
+					t.Errorf("the shift widens the spread from %d to %d parts per million", before, after)
+				}
+			})
+		}
+	}
+}
+
+func spreadOf(nodes []Node) int64 { return Spread(nodes)[0].PartsPerMillion }
+
+// TestAShiftOfSome finds what made only one kind slower, or only nodes that had something else before, in any order of measurement.
+func TestAShiftOfSome(t *testing.T) {
+	for _, slowLast := range []bool{true, false} {
+		f := &fleet{nodes: make([]Node, 20)}
+		f.measureThese("1", 1000, 0, 10).measureThese("2", 1000, 10, 20)
+		slow := func() { f.measureThese("3", 1090, 0, 10) }
+		if !slowLast {
+			slow()
+		}
+		if f.measureThese("3", 1000, 10, 20); slowLast {
+			slow()
+		}
+		if got := Fleet(f.nodes, Tolerances{series: 10_000}); !got[0].Shifted || got[0].Changed[0].From != "1" || got[0].Nodes != 10 {
+			t.Errorf("those that had kernel 1, slow ones last %v: %+v", slowLast, got)
+		}
+		for i := range f.nodes {
+			f.nodes[i].Class = fmt.Sprint(i / 10)
+			f.nodes[i].Recent[0].Identity = kernel("1")
+		}
+		if got := Fleet(f.nodes, Tolerances{series: 10_000}); !got[0].Shifted || got[0].Kind != "0" || got[0].Nodes != 10 {
+			t.Errorf("those of a kind, slow ones last %v: %+v", slowLast, got)
+		}
+	}
+}
+
+// TestBoundsOfALook counts how often the bound of a median that is at its limit is ever beyond it, looked at after each node.
+func TestBoundsOfALook(t *testing.T) {
+	for nodes, oneIn := range map[int]float64{20: 40, 200: 40} {
+		below, ever := map[int]float64{0: 1}, 0.0
+		for n := 1; n <= nodes; n++ {
+			next := map[int]float64{}
+			for k, p := range below {
+				next[k] += p / 2
+				next[k+1] += p / 2
+			}
+			below = next
+			values := make([]float64, n)
+			for i := range values {
+				values[i] = float64(i)
+			}
+			if low, _, bounded := bounds(values, 1); bounded {
+				for k, p := range below {
+					if k <= int(low) {
+						ever += p
+						delete(below, k)
+					}
+				}
+			}
+		}
+		if ever > 1/oneIn {
+			t.Errorf("%d nodes: one in %.1f", nodes, 1/ever)
+		}
+		t.Logf("%d nodes: one in %.1f", nodes, 1/ever)
+	}
+	for among, fewest := range map[int]int{1: 6, 13: 12, 32: 14} {
+		_, _, less := bounds(make([]float64, fewest-1), among)
+		if _, _, bounded := bounds(make([]float64, fewest), among); !bounded || less {
+			t.Errorf("%d values: %d nodes bound them %v, one less %v", among, fewest, bounded, less)
+		}
+	}
+}
+
+// TestSpreadByKind gives each kind its own spread, and a kind of few nodes that of all, of which few nodes are its own.
+func TestSpreadByKind(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	var nodes []Node
+	for i := range int64(24) {
+		n := Node{Class: "quiet"}
+		step := 2.
+		if i%2 == 0 {
+			n.Class, step = "noisy", 50
+		}
+		if i >= 20 {
+			n.Class = "few"
+		}
+		for u := range int64(4) {
+			n.Recent = Remember(n.Recent, v1alpha1.MeasuredSession{Time: metav1.NewTime(time.Unix(u*3600+i, 0)), BootID: fmt.Sprint(u), Peer: "b", Identity: kernel(fmt.Sprint(u)),
+				Accepted: true, Levels: levels(1000 + int64(step*random.NormFloat64()))})
+		}
+		nodes = append(nodes, n)
+	}
+	found := map[string]v1alpha1.SessionSpread{}
+	for _, s := range Spread(nodes) {
+		found[s.Kind] = s
+	}
+	if noisy, quiet, few := found["noisy"], found["quiet"], found["few"]; noisy.Nodes != 10 || few.Nodes != 4 || noisy.PartsPerMillion < 10*quiet.PartsPerMillion ||
+		few.Differences != 48 || noisy.Differences != 30 {
+		t.Errorf("%+v", found)
+	}
+	status := &v1alpha1.LatencyGateStatus{Spread: Spread(nodes)}
+	r := For(&v1alpha1.LatencyVerificationStatus{Identity: map[string]string{identity.Label("kind"): "x"}}, status, "9", "b")
+	if len(r.Spread) != 0 || len(status.Spread) != 3 {
+		t.Errorf("a kind that is not known: %+v", r.Spread)
 	}
 }

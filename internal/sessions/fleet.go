@@ -6,9 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/identity"
@@ -23,26 +21,36 @@ type Node struct {
 	Recent    []v1alpha1.MeasuredSession
 }
 
-// OfNode returns what a verification knows of the sessions of its node. Nodes with the same values of the gate's labels are of one kind.
+// OfNode returns what a verification knows of the sessions of its node.
 func OfNode(v *v1alpha1.LatencyVerification) Node {
+	return Node{Class: kindOf(&v.Status), Reference: v.Status.Reference, Recent: v.Status.Recent}
+}
+
+// kindOf names the kind of a node: nodes with the same values of the gate's labels are of one.
+func kindOf(v *v1alpha1.LatencyVerificationStatus) string {
 	var labels []string
-	for key, value := range v.Status.Identity {
+	for key, value := range v.Identity {
 		if strings.HasPrefix(key, identity.Label("")) {
-			labels = append(labels, key+"="+value)
+			labels = append(labels, strings.TrimPrefix(key, identity.Label(""))+"="+value)
 		}
 	}
 	slices.Sort(labels)
-	return Node{Class: strings.Join(labels, ","), Reference: v.Status.Reference, Recent: v.Status.Recent}
+	return v1alpha1.Shortened(strings.Join(labels, ","), maxKind)
 }
 
+// maxKind bounds the name of a kind.
+const maxKind = 160
+
 const (
-	// FewestNodes is the number of nodes from which on what they share in a change is subtracted, and which show how much boots differ.
+	// FewestNodes is the number of nodes that show how much boots differ.
 	FewestNodes = 8
 	// fewestDifferences is the number of differences from which on a standard deviation is estimated from them.
 	fewestDifferences = 4
-	// enough is the number of differences of earlier changes from which on the present one does not count, and most the number that counts.
+	// fewestOwn is the number of differences between its own boots that show whether a node is like the others of its kind.
+	fewestOwn = 3
+	// enough is the number of differences of earlier waves from which on the present one does not count, and most the number that counts.
 	enough, most = 30, 200
-	// fewestChanged is the number of nodes that bound what a change did.
+	// fewestChanged is the number of nodes from which on what they share in a wave is known.
 	fewestChanged = 6
 	// eachSide is the probability of error of each bound.
 	eachSide stats.OneIn = 40
@@ -51,63 +59,6 @@ const (
 // Tolerances are the smallest tolerances of the rules that compare a value, by its key. Without one, no rule
 // compares it now.
 type Tolerances map[v1alpha1.ComparedValue]stats.Tolerance
-
-// difference is the natural logarithm of the ratio of the levels of two sessions of a node with one peer.
-type difference struct {
-	time time.Time
-	// changed is what differs between the identities of the two, apart from the boot.
-	changed []v1alpha1.IdentityChange
-	value   float64
-}
-
-func between(before, after v1alpha1.MeasuredSession, of key) difference {
-	value := math.Log(float64(levelOf(after, of)) / float64(levelOf(before, of)))
-	return difference{after.Time.Time, identity.Changes(before.Identity, after.Identity), value}
-}
-
-// successive returns the differences between each two successive sessions, on different boots or with a
-// change, divided by the root of two. They show how much boots differ.
-func successive(recent []v1alpha1.MeasuredSession, of key) (all []difference) {
-	last := map[string]v1alpha1.MeasuredSession{}
-	for _, s := range recent {
-		before, found := last[s.Peer]
-		if levelOf(s, of) <= 0 || found && sameBoot(before, s) {
-			continue
-		}
-		if found {
-			d := between(before, s, of)
-			d.value /= math.Sqrt2
-			all = append(all, d)
-		}
-		last[s.Peer] = s
-	}
-	return all
-}
-
-// sinceAccepted returns, for each change, the difference between the first session after it and the last
-// accepted one before it. A boot after a Fail is not another change, a second one does not count twice, and
-// changes that were undone do not count any more.
-func sinceAccepted(recent []v1alpha1.MeasuredSession, of key) (all []difference) {
-	accepted := map[string]v1alpha1.MeasuredSession{}
-	for _, s := range recent {
-		if levelOf(s, of) <= 0 {
-			continue
-		}
-		if before, found := accepted[s.Peer]; found {
-			d := between(before, s, of)
-			switch change := identity.Key(d.changed); {
-			case change == "":
-				all = slices.DeleteFunc(all, func(d difference) bool { return d.time.After(before.Time.Time) })
-			case !slices.ContainsFunc(all, func(d difference) bool { return identity.Key(d.changed) == change }):
-				all = append(all, d)
-			}
-		}
-		if s.Accepted {
-			accepted[s.Peer] = s
-		}
-	}
-	return all
-}
 
 func keysOf(nodes []Node) []key {
 	found := map[key]bool{}
@@ -122,64 +73,77 @@ func keysOf(nodes []Node) []key {
 	return keys[:min(len(keys), v1alpha1.MaxSeries)]
 }
 
-// Spread returns how much the sessions of the nodes differ, for each compared value.
-func Spread(nodes []Node) []v1alpha1.SessionSpread {
-	var all []v1alpha1.SessionSpread
-	keys := keysOf(nodes)
-	for _, key := range keys {
-		s := spread(nodes, key)
-		s.WarmUp = warmUp(nodes, key, len(keys))
-		all = append(all, s)
+// kinds returns the kinds of nodes of a gate; only one, without a name, if all nodes are of the same.
+func kinds(nodes []Node) []string {
+	count := map[string]int{}
+	for _, n := range nodes {
+		count[n.Class]++
+	}
+	all := slices.SortedFunc(maps.Keys(count), func(a, b string) int {
+		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b))
+	})
+	if len(all) < 2 {
+		return []string{""}
 	}
 	return all
 }
 
-// spread pools the differences between the sessions of all nodes, centred within a change of at least 8 nodes of a kind. The latest change
-// counts only until there are enough others, so that a change that moves some nodes does not widen its own intervals.
-func spread(nodes []Node, of key) v1alpha1.SessionSpread {
-	type wave struct{ class, change string }
-	waves, latest, latestTime := map[wave][]difference{}, "", time.Time{}
-	out := v1alpha1.SessionSpread{ComparedValue: of}
-	earlier := 0
-	for _, n := range nodes {
-		found := successive(n.Recent, of)
-		if len(found) > 0 {
-			out.Nodes++
-		}
-		for _, d := range found {
-			w := wave{n.Class, identity.Key(d.changed)}
-			waves[w] = append(waves[w], d)
-			if d.time.After(latestTime) {
-				latest, latestTime = w.change, d.time
-			}
+// Spread returns how much the sessions of the nodes of each kind differ, for each compared value.
+func Spread(nodes []Node) []v1alpha1.SessionSpread {
+	all := withWaves(nodes, func(n Node, _ int) []difference { return successive(n.Recent) })
+	var out []v1alpha1.SessionSpread
+	keys := keysOf(nodes)
+	for _, kind := range kinds(nodes) {
+		for _, key := range keys {
+			s := spread(all, kind, key)
+			s.WarmUp = warmUp(nodes, key, len(keys))
+			out = append(out, s)
 		}
 	}
-	for w, all := range waves {
-		if w.change != latest {
-			earlier += len(all)
-		}
-	}
-	var pooled []difference
-	for w, all := range waves {
-		if latest != "" && w.change == latest && earlier >= enough {
+	return out[:min(len(out), v1alpha1.MaxSpreads)]
+}
+
+// spread pools the differences between the sessions of the nodes of a kind, without what the nodes of a wave share; those of all
+// nodes, if too few are of the kind. The latest wave counts only until there are enough others, so that a change that moves some
+// nodes does not widen its own intervals.
+func spread(all []difference, kind string, of key) v1alpha1.SessionSpread {
+	out := v1alpha1.SessionSpread{ComparedValue: of, Kind: kind}
+	show, others := map[int]bool{}, 0
+	waves, ofKind := map[string][]float64{}, map[string][]float64{}
+	latest := ""
+	for _, d := range all {
+		value, found := d.of(of)
+		if !found {
 			continue
 		}
-		if len(all) >= FewestNodes && w.change != "" {
-			values := make([]float64, len(all))
-			for i, d := range all {
-				values[i] = d.value
-			}
-			shared := median(values)
-			for i := range all {
-				all[i].value -= shared
-			}
+		waves[d.wave] = append(waves[d.wave], value)
+		if ofKind[d.kind+d.wave] = append(ofKind[d.kind+d.wave], value); kind == "" || d.kind == kind {
+			show[d.node], latest = true, d.wave // They are in the order of time.
 		}
-		pooled = append(pooled, all...)
 	}
-	slices.SortFunc(pooled, func(a, b difference) int {
-		return cmp.Or(b.time.Compare(a.time), cmp.Compare(a.value, b.value))
-	})
-	pooled = pooled[:min(len(pooled), most)]
+	out.Nodes = int32(len(show))
+	few := len(show) < FewestNodes
+	var pooled []difference
+	for _, d := range all {
+		value, found := d.of(of)
+		if !found || kind != "" && d.kind != kind && !few {
+			continue
+		}
+		d.value = value
+		if shared := ofKind[d.kind+d.wave]; len(shared) >= fewestChanged {
+			d.value -= median(shared)
+		} else if shared := waves[d.wave]; len(shared) >= fewestChanged {
+			d.value -= median(shared)
+		}
+		if d.wave != latest {
+			others++
+		}
+		pooled = append(pooled, d)
+	}
+	if others >= enough {
+		pooled = slices.DeleteFunc(pooled, func(d difference) bool { return d.wave == latest })
+	}
+	pooled = pooled[max(0, len(pooled)-most):]
 	out.Differences = int32(len(pooled))
 	if len(pooled) >= fewestDifferences {
 		sizes := make([]float64, len(pooled))
@@ -201,92 +165,6 @@ func median(values []float64) float64 {
 	}
 	slices.Sort(values)
 	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
-}
-
-// Fleet returns what the last changes did to the nodes, newest first: for each, the compared value whose
-// lower bound exceeds half of its tolerance most.
-func Fleet(nodes []Node, tolerances Tolerances) []v1alpha1.FleetChange {
-	type of struct {
-		change string
-		key    key
-	}
-	ratios, last := map[of][]float64{}, map[string]difference{}
-	keys := slices.DeleteFunc(keysOf(nodes), func(k key) bool { _, compared := tolerances[k]; return !compared })
-	for _, n := range nodes {
-		for _, key := range keys {
-			for _, d := range sinceAccepted(n.Recent, key) {
-				change := identity.Key(d.changed)
-				ratios[of{change, key}] = append(ratios[of{change, key}], d.value)
-				if d.time.After(last[change].time) || last[change].changed == nil {
-					last[change] = d
-				}
-			}
-		}
-	}
-	names := slices.SortedFunc(maps.Keys(last), func(a, b string) int { return cmp.Or(last[b].time.Compare(last[a].time), cmp.Compare(a, b)) })
-	var all []v1alpha1.FleetChange
-	for _, change := range names[:min(len(names), 5)] {
-		worst, worstExcess := v1alpha1.FleetChange{}, math.Inf(-1)
-		for _, key := range keys {
-			values := ratios[of{change, key}]
-			if len(values) == 0 {
-				continue
-			}
-			mid := median(values)
-			c := v1alpha1.FleetChange{Changed: last[change].changed, Of: key, Nodes: int32(len(values)), Median: ratio(mid)}
-			bound, other := mid, mid
-			if len(values) >= fewestChanged {
-				k := outside(len(values))
-				bound, other = values[k], values[len(values)-1-k]
-				c.Lower, c.Upper = ratio(bound), ratio(other)
-			}
-			excess := bound - math.Log(1+half(tolerances[key]))
-			if key.Metric.Kind().LowerIsWorse {
-				excess = math.Log(1-half(tolerances[key])) - other
-			}
-			if worst.Nodes == 0 || excess > worstExcess {
-				worst, worstExcess = c, excess
-			}
-		}
-		all = append(all, worst)
-	}
-	return all
-}
-
-// half returns half of a tolerance, as a share.
-func half(t stats.Tolerance) float64 { return (t.Above().Float64() - 1) / 2 }
-
-// outside returns how many of n values may lie beyond a bound of their median, 6 values or more. The exact distribution of thousands of
-// values takes seconds; beyond 60, the normal distribution with one value less is on the safe side.
-func outside(n int) int {
-	if n <= 60 {
-		return stats.Sign(n, eachSide)
-	}
-	return int((float64(n)-1.96*math.Sqrt(float64(n)))/2) - 1
-}
-
-func ratio(logarithm float64) string { return strconv.FormatFloat(math.Exp(logarithm), 'f', 4, 64) }
-
-// Bounded returns the newest change of enough nodes to bound what it did; nil if there is none. A node that
-// had another history, and therefore another change, does not hide that of all the others.
-func Bounded(changes []v1alpha1.FleetChange) *v1alpha1.FleetChange {
-	if i := slices.IndexFunc(changes, func(c v1alpha1.FleetChange) bool { return c.Lower != "" }); i >= 0 {
-		return &changes[i]
-	}
-	return nil
-}
-
-// Shifted reports whether a change made the nodes slower by more than half of a tolerance.
-func Shifted(c *v1alpha1.FleetChange, t stats.Tolerance) bool {
-	if c == nil {
-		return false
-	}
-	if c.Of.Metric.Kind().LowerIsWorse {
-		upper, err := strconv.ParseFloat(c.Upper, 64)
-		return err == nil && upper < 1-half(t)
-	}
-	lower, err := strconv.ParseFloat(c.Lower, 64)
-	return err == nil && lower > 1+half(t)
 }
 
 // WarmUp returns how much slower the first rounds of a gate's sessions are than later ones, such as 2.1%; empty if they are not.

@@ -8,11 +8,10 @@ package sessions
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
+	"time"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/identity"
@@ -69,7 +68,8 @@ func levelOf(s v1alpha1.MeasuredSession, of key) int64 {
 }
 
 // Extend returns a reference with an accepted measurement. A second session of a boot adds nothing: it does not show another boot. With
-// a peer that is not among the last two, the reference with the peer that was accepted longer ago is forgotten. If the gate leaves out the
+// a peer that is not among the last two, the reference with the peer that was accepted longer ago is forgotten, except for the oldest
+// session: it is the anchor that keeps small regressions from adding up while peers are replaced. If the gate leaves out the
 // warm-up, a session keeps as many rounds after it, and replaces those that have only the warm-up.
 func Extend(reference []v1alpha1.ReferenceSession, s v1alpha1.ReferenceSession, g *v1alpha1.LatencyGateStatus) []v1alpha1.ReferenceSession {
 	warm := WarmUp(g) != ""
@@ -96,7 +96,7 @@ func Extend(reference []v1alpha1.ReferenceSession, s v1alpha1.ReferenceSession, 
 		}
 	}
 	peers = peers[:min(len(peers), maxPeers)]
-	return slices.DeleteFunc(reference, func(r v1alpha1.ReferenceSession) bool { return !slices.Contains(peers, r.Peer) })
+	return append(reference[:1], slices.DeleteFunc(reference[1:], func(r v1alpha1.ReferenceSession) bool { return !slices.Contains(peers, r.Peer) })...)
 }
 
 func onlyWarmUp(s v1alpha1.ReferenceSession) bool {
@@ -126,13 +126,17 @@ func Peers(reference []v1alpha1.ReferenceSession) []string {
 }
 
 // Remember adds the levels of a measurement, whatever its outcome was. Another look at a boot is added
-// only if it was the first to be accepted: later sessions are compared with it.
+// only if it was the first to be accepted: later sessions are compared with it. The oldest session is kept
+// as long as the reference, so that what made all nodes slower is not forgotten with time.
 func Remember(recent []v1alpha1.MeasuredSession, s v1alpha1.MeasuredSession) []v1alpha1.MeasuredSession {
 	if slices.ContainsFunc(recent, func(r v1alpha1.MeasuredSession) bool { return sameBoot(r, s) && (r.Accepted || !s.Accepted) }) {
 		return recent
 	}
 	recent = append(slices.Clone(recent), s)
-	return recent[max(0, len(recent)-maxRecent):]
+	if len(recent) > maxRecent {
+		recent = slices.Delete(recent, 1, 2)
+	}
+	return recent
 }
 
 // sameBoot reports whether two sessions are looks at one boot, in which nothing changed, with one peer.
@@ -191,19 +195,21 @@ type Reference struct {
 	// Spread is what the gate knows of the difference between sessions, by key.
 	Spread map[v1alpha1.ComparedValue]v1alpha1.SessionSpread
 
-	bootID  string
-	warmUp  string
-	recent  []v1alpha1.MeasuredSession
-	changes []v1alpha1.FleetChange
+	warmUp string
+	// own are the differences between the node's own boots, by key.
+	own map[key][]float64
 }
 
 // For returns the reference of a node for a measurement of a boot with a peer.
 func For(v *v1alpha1.LatencyVerificationStatus, g *v1alpha1.LatencyGateStatus, bootID, peer string) Reference {
-	r := Reference{Spread: map[key]v1alpha1.SessionSpread{}, bootID: bootID, changes: g.Changes, warmUp: WarmUp(g)}
+	r := Reference{Spread: map[key]v1alpha1.SessionSpread{}, warmUp: WarmUp(g), own: map[key][]float64{}}
 	// An earlier measurement of this boot says nothing about how much boots differ: a Fail that is measured again would excuse itself.
-	r.recent = slices.DeleteFunc(slices.Clone(v.Recent), func(s v1alpha1.MeasuredSession) bool { return s.BootID == bootID })
+	boots := successive(slices.DeleteFunc(slices.Clone(v.Recent), func(s v1alpha1.MeasuredSession) bool { return s.BootID == bootID }))
+	kind := kindOf(v)
 	for _, s := range g.Spread {
-		r.Spread[s.ComparedValue] = s
+		if s.Kind == "" || s.Kind == kind {
+			r.Spread[s.ComparedValue], r.own[s.ComparedValue] = s, own(boots, s.ComparedValue, kind, g.Changes)
+		}
 	}
 	r.Sessions = with(v.Reference, peer)
 	if r.SamePeer = len(r.Sessions) > 0; !r.SamePeer && len(v.Reference) > 0 {
@@ -214,11 +220,6 @@ func For(v *v1alpha1.LatencyVerificationStatus, g *v1alpha1.LatencyGateStatus, b
 		r.Sessions, r.LeaveOut = settled, LaterRounds
 	}
 	return r
-}
-
-// SameBoot reports whether the only session of the reference is of the boot that is measured: then the rounds alone decide.
-func (r Reference) SameBoot() bool {
-	return len(r.Sessions) == 1 && r.Sessions[0].BootID == r.bootID && r.bootID != ""
 }
 
 // Of returns the pooled rounds of a compared value, nil if no session has it, and what is known of the difference between sessions.
@@ -248,34 +249,16 @@ func (r Reference) Of(value v1alpha1.ComparedValue) ([]stats.Observation, stats.
 	if m := float64(len(pooled)); m > 0 {
 		b.Share = squares / (m * m)
 	}
-	if r.SameBoot() {
-		b.Share = 0
-	}
-	for _, d := range successive(r.recent, value) {
-		// What a change did to the node is no difference between boots, and a Fail after it would excuse the next one. What all nodes share
-		// belongs to the change; the rest is the node's own.
-		change := identity.Key(d.changed)
-		shared, known := 0.0, change == ""
-		for _, c := range r.changes {
-			if median, err := strconv.ParseFloat(c.Median, 64); err == nil && change == identity.Key(c.Changed) && c.Of == value && c.Nodes >= FewestNodes {
-				shared, known = math.Log(median)/math.Sqrt2, true
-			}
-		}
-		if known {
-			b.Own = append(b.Own, d.value-shared)
-		}
-	}
+	b.Own, b.Doubt = r.own[value], len(pooled) == 0 || r.Provisional(nil) != ""
 	return pooled, b
 }
 
 // Status returns the reference of a session with a peer for a status; nil if there is none.
-func (r Reference) Status(peer string) *v1alpha1.SessionReference {
-	out := &v1alpha1.SessionReference{SamePeer: r.SamePeer, Provisional: r.Provisional()}
+func (r Reference) Status(peer string, session []v1alpha1.ValueRounds) *v1alpha1.SessionReference {
+	out := &v1alpha1.SessionReference{SamePeer: r.SamePeer, Provisional: r.Provisional(session)}
 	switch n := len(r.Sessions); {
 	case n == 0:
 		return nil
-	case r.SameBoot():
-		out.Description = "compared with an earlier result of this boot"
 	case r.LeaveOut > 0:
 		out.Description = fmt.Sprintf("compared with %d accepted boots with peer %s, each without its first %d rounds, which are %s slower in this gate", n, peer, r.LeaveOut, r.warmUp)
 	default:
@@ -284,25 +267,55 @@ func (r Reference) Status(peer string) *v1alpha1.SessionReference {
 	return out
 }
 
-// Provisional returns why a Pass in comparison with the reference is no promise; empty if it is one.
-func (r Reference) Provisional() string {
-	nodes := int32(0)
+// Drifted says by how much a session with a peer is slower than the oldest accepted session, if that is with another peer than those
+// with which it is compared, and if it is more than the tolerance; empty otherwise.
+func Drifted(reference []v1alpha1.ReferenceSession, peer string, session []v1alpha1.ValueRounds, tolerances Tolerances) string {
+	if len(reference) == 0 || reference[0].Peer == peer || len(with(reference, peer)) == 0 && Peers(reference)[0] == reference[0].Peer {
+		return ""
+	}
+	for _, own := range Levels(session) {
+		of := own.ComparedValue
+		first := Level(roundsOf(reference[0], of))
+		tolerance, compared := tolerances[of]
+		if !compared || first <= 0 {
+			continue
+		}
+		if change := float64(own.Level)/float64(first) - 1; worse(of)*change > 2*half(tolerance) {
+			return fmt.Sprintf("%s is %+.1f %% of its oldest accepted session, of %s with peer %s", of, 100*change, reference[0].Time.UTC().Format(time.DateOnly), reference[0].Peer)
+		}
+	}
+	return ""
+}
+
+// Provisional returns why a Pass of a session in comparison with the reference is no promise; empty if it is one.
+func (r Reference) Provisional(session []v1alpha1.ValueRounds) string {
+	nodes, differences, without := int32(0), 0, 0
 	if len(r.Spread) > 0 {
-		nodes = slices.MinFunc(slices.Collect(maps.Values(r.Spread)), func(a, b v1alpha1.SessionSpread) int { return cmp.Compare(a.Nodes, b.Nodes) }).Nodes
+		nodes, differences = math.MaxInt32, math.MaxInt
+	}
+	for key, s := range r.Spread {
+		nodes, differences = min(nodes, s.Nodes), min(differences, len(r.own[key]))
+	}
+	for _, own := range session {
+		if !slices.ContainsFunc(r.Sessions, func(s v1alpha1.ReferenceSession) bool { return len(roundsOf(s, own.ComparedValue)) > 0 }) {
+			without++
+		}
 	}
 	switch {
 	case len(r.Sessions) == 0:
-		return ""
+		return "its reference is one result, and how much boots differ is assumed"
+	case without > 0:
+		return fmt.Sprintf("%d of %d compared values are not in its reference, which keeps at most %d", without, len(session), v1alpha1.MaxSeries)
 	case !r.SamePeer:
 		return fmt.Sprintf("its reference is with peer %s, and another pair of nodes may differ", r.Sessions[0].Peer)
 	case r.warmUp != "" && r.LeaveOut == 0:
 		return fmt.Sprintf("the first rounds of this gate's sessions are %s slower than later ones, and its reference has no others", r.warmUp)
-	case r.SameBoot():
-		return ""
 	case len(r.Sessions) == 1:
 		return "its reference is one boot: if that was a slow one, slow boots pass"
 	case nodes < FewestNodes:
 		return fmt.Sprintf("%d of %d nodes show how much boots differ", nodes, FewestNodes)
+	case differences < fewestOwn:
+		return fmt.Sprintf("%d of %d differences between its own boots show how much they differ", differences, fewestOwn)
 	}
 	return ""
 }

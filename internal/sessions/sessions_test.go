@@ -3,6 +3,7 @@ package sessions
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/identity"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
@@ -63,8 +63,9 @@ func TestExtend(t *testing.T) {
 		"a boot counts once":                          {"1b 1b 2b 1b", "1/b/12 2/b/6"},
 		"a boot with another peer is another session": {"1b 1c", "1/b/12 1/c/12"},
 		"there are at most five, and the first stay":  {"1b 2b 3b 4b 5b 6b 7b", "1/b/12 2/b/6 3/b/6 4/b/6 5/b/6"},
-		"there are at most two peers":                 {"1b 2b 3c 4d", "3/c/12 4/d/12"},
+		"at most two peers, and the oldest session":   {"1b 2b 3c 4d", "1/b/12 3/c/12 4/d/12"},
 		"the peer that was used last stays":           {"1b 2c 3b 4d", "1/b/12 3/b/6 4/d/12"},
+		"the oldest session stays":                    {"1b 2c 3d 4e", "1/b/12 3/d/12 4/e/12"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var reference []v1alpha1.ReferenceSession
@@ -93,13 +94,14 @@ func TestRemember(t *testing.T) {
 	add("2", "c", "1", 5000) // another peer
 	add("2", "b", "1", 1000)
 	add("2", "b", "2", 1100)
-	if got := successive(recent, series); len(got) != 2 || got[0].value != 0 || identity.Key(got[1].changed) != `"Kernel"="1"→"2";` {
+	// The change in boot 2 shows no other boot.
+	if got := successive(recent); len(got) != 1 || levelOf(*got[0].after, series) != 1000 {
 		t.Errorf("%+v", got)
 	}
 	accepted := v1alpha1.MeasuredSession{BootID: "2", Peer: "b", Identity: kernel("2"), Accepted: true, Levels: levels(1050)}
 	for range 2 {
 		// Another look at a boot is kept once if it was accepted, and is no other boot.
-		if recent = Remember(recent, accepted); len(recent) != 5 || len(successive(recent, series)) != 2 {
+		if recent = Remember(recent, accepted); len(recent) != 5 || len(successive(recent)) != 1 {
 			t.Errorf("%+v", recent)
 		}
 	}
@@ -167,10 +169,14 @@ func TestReference(t *testing.T) {
 	few := gate.DeepCopy()
 	few.Spread[0].Differences = 3
 	changed := gate.DeepCopy()
-	changed.Changes = []v1alpha1.FleetChange{{Changed: []v1alpha1.IdentityChange{{Key: "Kernel", From: "1", To: "2"}}, Of: series, Nodes: 20, Median: "1.1000"}}
+	changed.Changes = []v1alpha1.FleetChange{{Changed: []v1alpha1.IdentityChange{{Key: "Kernel", From: "1", To: "2"}}, Of: series, Nodes: 20, Median: "1.1000", Shared: map[string]int64{series.String(): 95_310}}}
 	recent := []v1alpha1.MeasuredSession{
 		{Peer: "b", BootID: "1", Identity: kernel("1"), Levels: levels(1000)},
 		{Peer: "b", BootID: "2", Identity: kernel("2"), Levels: levels(1100)},
+	}
+	var boots []v1alpha1.MeasuredSession
+	for _, id := range []string{"11", "12", "13", "14"} {
+		boots = append(boots, v1alpha1.MeasuredSession{Peer: "b", BootID: id, Identity: kernel("2"), Levels: levels(1100)})
 	}
 	for name, c := range map[string]struct {
 		sessions    []v1alpha1.ReferenceSession
@@ -186,7 +192,7 @@ func TestReference(t *testing.T) {
 		"three":                   {reference[:3], gate, "6", "b", 24, 0.375, 40, ""},
 		"two":                     {reference[:2], gate, "6", "b", 18, 0.5556, 40, ""},
 		"one":                     {reference[:1], gate, "6", "b", 12, 1, 40, "one boot"},
-		"the same boot":           {reference[:1], gate, "1", "b", 12, 0, 40, ""},
+		"the same boot":           {reference[:1], gate, "1", "b", 12, 1, 40, "one boot"},
 		"a boot that is unknown":  {[]v1alpha1.ReferenceSession{Extend(nil, keeps(session("", "b"), m), &v1alpha1.LatencyGateStatus{})[0]}, gate, "", "b", 12, 1, 40, "one boot"},
 		"one of the five boots":   {reference, gate, "1", "b", 36, 0.2222, 40, ""},
 		"another peer":            {reference, gate, "6", "c", 36, 0.2222, 40, "is with peer b"},
@@ -194,18 +200,23 @@ func TestReference(t *testing.T) {
 		"a gate that knows none":  {reference, &v1alpha1.LatencyGateStatus{}, "6", "b", 36, 0.2222, 0, "0 of 8 nodes"},
 		"a warm-up":               {reference, warm, "6", "b", 6, 1, 0, "one boot"},
 		"only a warm-up":          {reference[1:3], warm, "6", "b", 12, 0.5, 0, "has no others"},
-		"no session of the value": {nil, gate, "6", "b", 0, 1, 40, ""},
+		"no session of the value": {nil, gate, "6", "b", 0, 1, 40, "one result"},
+		"few boots of its own":    {reference, gate, "13", "b", 36, 0.2222, 40, "2 of 3 differences"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := For(&v1alpha1.LatencyVerificationStatus{Reference: c.sessions, Recent: recent}, c.gate, c.boot, c.peer)
+			r := For(&v1alpha1.LatencyVerificationStatus{Reference: c.sessions, Recent: boots}, c.gate, c.boot, c.peer)
 			rounds, b := r.Of(series)
 			if len(rounds) != c.rounds || b.Share < c.share-1e-4 || b.Share > c.share+1e-4 || b.Differences != c.differences || len(c.sessions) > 0 && b.Step != 0.02 {
 				t.Errorf("%d rounds, %+v", len(rounds), b)
 			}
-			if got := r.Provisional(); !strings.Contains(got, c.provisional) || (got == "") != (c.provisional == "") {
-				t.Errorf("provisional: %q", got)
+			if got := r.Provisional(measured(nil)); !strings.Contains(got, c.provisional) || (got == "") != (c.provisional == "") || b.Doubt != (got != "") {
+				t.Errorf("provisional: %q, %+v", got, b)
 			}
 		})
+	}
+	r := For(&v1alpha1.LatencyVerificationStatus{Reference: reference, Recent: boots}, gate, "6", "b")
+	if got := r.Provisional(append(measured(nil), v1alpha1.ValueRounds{ComparedValue: v1alpha1.ComparedValue{Variant: "other"}})); !strings.Contains(got, "1 of 2 compared values") {
+		t.Errorf("a value that the reference does not have: %q", got)
 	}
 	own := func(is string, g *v1alpha1.LatencyGateStatus) []float64 {
 		later := slices.Clone(recent)
@@ -258,8 +269,8 @@ func TestSize(t *testing.T) {
 		round                     stats.Observation
 		verification, gate, total int
 	}{
-		{2, 200, "vf", stats.Exact(12_345), 8 << 10, 2 << 10, 2 << 20},
-		{2, 5000, "vf", stats.Exact(12_345), 8 << 10, 2 << 10, 40 << 20},
+		{2, 200, "vf", stats.Exact(12_345), 8 << 10, 3 << 10, 2 << 20},
+		{2, 5000, "vf", stats.Exact(12_345), 8 << 10, 3 << 10, 40 << 20},
 		{v1alpha1.MaxSeries, 200, strings.Repeat("v", 14), stats.Observation{Value: 1e9, Low: 1e8, High: 1e10}, 256 << 10, 16 << 10, 64 << 20},
 	} {
 		verification, gate := size(c.compared, c.nodes, c.name, c.round)
@@ -280,8 +291,44 @@ func identityOf(upgrade int) map[string]string {
 // TestOutside compares the approximation for many values with the exact distribution.
 func TestOutside(t *testing.T) {
 	for _, n := range []int{6, 20, 60, 61, 100, 200, 500} {
-		if got, exact := outside(n), stats.Sign(n, eachSide); got > exact || got < exact-1 {
+		if got, exact := outside(n, eachSide), stats.Sign(n, eachSide); got > exact || got < exact-1 {
 			t.Errorf("%d of %d, exactly %d", got, n, exact)
 		}
+	}
+}
+
+// TestDrift makes a node 4 % slower with each upgrade, with a tolerance of 10 %. Whatever peers it has, it passes no more than with one.
+func TestDrift(t *testing.T) {
+	for name, peer := range map[string]func(i int) string{
+		"one peer":              func(int) string { return "b" },
+		"two peers":             func(i int) string { return fmt.Sprint("p", i%2) },
+		"three peers in turns":  func(i int) string { return fmt.Sprint("p", i%3) },
+		"another each time":     func(i int) string { return fmt.Sprint("p", i) },
+		"another each two":      func(i int) string { return fmt.Sprint("p", i/2) },
+		"another after a while": func(i int) string { return fmt.Sprint("p", min(i, 1)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, gate, level, last := v1alpha1.LatencyVerificationStatus{}, &v1alpha1.LatencyGateStatus{}, 10_000.0, 0
+			for i := range 13 {
+				boot, rounds := fmt.Sprint(i), slices.Repeat([]stats.Observation{stats.Exact(int64(level))}, 12)
+				session := measured(rounds)
+				if i > 0 {
+					r := For(&status, gate, boot, peer(i))
+					reference, _ := r.Of(series)
+					if float64(rounds[0].Value) > 1.1*float64(Level(reference)) || Drifted(status.Reference, peer(i), session, Tolerances{series: 10_000}) != "" {
+						break
+					}
+				}
+				last = i
+				s := v1alpha1.ReferenceSession{Time: metav1.NewTime(time.Unix(int64(i), 0)), BootID: boot, Peer: peer(i), Rounds: session}
+				if status.Reference = Extend(status.Reference, s, gate); status.Reference[0].BootID != "0" || len(status.Reference) > 11 {
+					t.Fatalf("%+v", status.Reference)
+				}
+				level *= 1.04
+			}
+			if last > 3 {
+				t.Errorf("upgrade %d passes, %.0f %% slower than the first", last, 100*(math.Pow(1.04, float64(last))-1))
+			}
+		})
 	}
 }

@@ -16,6 +16,8 @@ type Between struct {
 	// rounds keep; 0: none, all rounds are of one session.
 	Sessions int
 	Share    float64
+	// Doubt is true if too little is known of how sessions differ for a promise.
+	Doubt bool
 }
 
 const (
@@ -23,8 +25,11 @@ const (
 	assumedShare, assumedWeight = 4, 6
 	// efficiency: so many independent differences is one of successive sessions worth.
 	efficiency = 0.25
-	// gateWeight weighs the gate's SD against own differences, of which mostOwn count.
-	gateWeight, mostOwn = 3, 4
+	// gateWeight weighs the gate's SD against own differences, of which each counts as mostOwn SDs at most.
+	gateWeight, mostOwn = 1, 8
+	// inDoubt is the least SD that a Fail assumes in doubt, in parts of the tolerance as a logarithm: with it, at most 0.5 % of
+	// unchanged sessions fail, if sessions differ by no more than the tolerance.
+	inDoubt = 0.82
 )
 
 // Sigma returns the SD between sessions for a rule's tolerance, and its degrees of freedom.
@@ -46,6 +51,15 @@ func (b Between) Sigma(t Tolerance) (sigma, degrees float64) {
 // Half returns the half width in logarithms that sessions add, with an error on each side.
 func (b Between) Half(t Tolerance, eachSide OneIn) float64 {
 	sigma, degrees := b.Sigma(t)
+	return QuantileT(eachSide, degrees) * sigma * math.Sqrt(b.Share)
+}
+
+// HalfToFail returns the half width beyond which a result fails: in doubt, a Fail must hold for noisy sessions, too.
+func (b Between) HalfToFail(t Tolerance, eachSide OneIn) float64 {
+	sigma, degrees := b.Sigma(t)
+	if b.Doubt {
+		sigma = max(sigma, inDoubt*math.Log(t.Above().Float64()))
+	}
 	return QuantileT(eachSide, degrees) * sigma * math.Sqrt(b.Share)
 }
 

@@ -57,8 +57,8 @@ func TestBetween(t *testing.T) {
 		"assumed":                        {Between{}, 0.0125, 6},
 		"too few differences":            {Between{SD: 1, Differences: 3}, 0.0125, 6},
 		"many differences":               {Between{SD: 0.01, Differences: 200}, math.Sqrt(6./56*0.0125*0.0125 + 50./56*0.01*0.01), 56},
-		"a node whose boots differ more": {Between{SD: 0.01, Differences: 1e9, Own: []float64{0.03, 0.03, -0.03, 0.03, 0.03, 0.03}}, math.Sqrt((3*0.0001 + 6*0.0009) / 9), 0},
-		"one that was once far away":     {Between{SD: 0.01, Differences: 1e9, Own: []float64{5}}, math.Sqrt((3*0.0001 + 0.0016) / 4), 0},
+		"a node whose boots differ more": {Between{SD: 0.01, Differences: 1e9, Own: []float64{0.03, 0.03, -0.03, 0.03, 0.03, 0.03}}, math.Sqrt((0.0001 + 6*0.0009) / 7), 0},
+		"one that was once far away":     {Between{SD: 0.01, Differences: 1e9, Own: []float64{5}}, math.Sqrt((0.0001 + 0.0064) / 2), 0},
 		"a coarse clock":                 {Between{SD: 0.01, Differences: 1e9, Step: 0.1}, 0.1 / math.Sqrt(12), 0},
 	}
 	for name, c := range sigmas {

@@ -101,6 +101,8 @@ type evidence struct {
 	// for it. remembers is true if only that prevents a decision.
 	correlation, factor float64
 	remembers           bool
+	// doubt is true if the interval is beyond the limit, and too little is known of how sessions differ for a Fail.
+	doubt bool
 	// k is the number of comparisons that may lie on the wrong side; -1 if there are too few rounds.
 	k      int
 	tally  stats.Tally
@@ -277,6 +279,9 @@ func (c *Comparison) decide(failsAt stats.OneIn, all int) {
 			fmt.Sprintf("within %s %s%s", name, limit, c.direction()))
 	case failsAt > 0 && e.beyond >= failsAt:
 		c.conclude(v1alpha1.VerdictFail, v1alpha1.ReasonBeyondLimit, fmt.Sprintf("beyond %s %s", name, limit))
+	case e.doubt:
+		unsure(v1alpha1.ReasonProvisional, "beyond %s %s, but too little is known of how much boots differ for a Fail, for which they are assumed "+
+			"to differ by 80 %% of the tolerance; another boot, or more nodes, will show it", name, limit)
 	case e.beyond >= stats.EachSide && !certain:
 		unsure(v1alpha1.ReasonLimitInsideBounds, "beyond %s %s, but boots differ so much that it is not certain among %d comparisons", name, limit, all)
 	case e.beyond >= stats.EachSide:

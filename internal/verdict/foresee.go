@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -32,7 +33,7 @@ func Foresee(in Input, most func(Cell) (int64, bool)) ([]Foreseen, error) {
 		switch {
 		case len(selected[i]) == 0:
 			f.Never = fmt.Sprintf("rule %s selects no cell of this benchmark; change its selectors, or the workload", r)
-		case in.MaxRounds < fewest && (r.kind == absolute || in.Criteria.Against(v1alpha1.BaselineVariant)):
+		case !in.decidable(r):
 			f.Never = fmt.Sprintf("rule %s can neither pass nor fail with %d rounds; set maxRounds to at least %d", r, in.MaxRounds, fewest)
 		}
 		if r.percentile == nil {
@@ -48,6 +49,20 @@ func Foresee(in Input, most func(Cell) (int64, bool)) ([]Foreseen, error) {
 		}
 	}
 	return out, err
+}
+
+// mostKept is the largest number of rounds that a gate keeps of a baseline; others rarely have more.
+const mostKept = 36
+
+// decidable reports whether a rule can pass or fail with the planned rounds.
+func (in Input) decidable(r rule) bool {
+	switch {
+	case r.kind == absolute:
+		return in.MaxRounds >= r.fewestRounds(stats.EachSide)
+	case in.Criteria.Against(v1alpha1.BaselineVariant):
+		return stats.MannWhitney(in.MaxRounds, in.MaxRounds, stats.EachSide) >= 0
+	}
+	return stats.MannWhitney(cmp.Or(in.BaselineRounds, mostKept), in.MaxRounds, stats.EachSide) >= 0
 }
 
 func (r rule) rounds(n int) string {

@@ -28,6 +28,7 @@ func TestForesee(t *testing.T) {
 		"a variant":                              {variant(tolerance), 20, 1, 0, "rule mean maxIncrease 5%: can pass with 4+4 rounds, and fail with as many", ""},
 		"a variant, too few rounds":              {variant(tolerance), 3, 1, 0, "", "can neither pass nor fail with 3 rounds; set maxRounds to at least 4"},
 		"another benchmark may have more rounds": {against(tolerance), 3, 1, 0, "can pass with 4+4 rounds", ""},
+		"another benchmark, one round":           {against(tolerance), 1, 1, 0, "", "can neither pass nor fail with 1 rounds; set maxRounds to at least"},
 		"too few samples":                        {against(limit), 20, 1, 9_999, "", "a round of tcp-64 has at most 9999 samples, and p99 needs 10000; measure longer"},
 		"no cell":                                {against(elsewhere), 20, 1, 10_000, "", "selects no cell of this benchmark"},
 		"a hundred pairs":                        {against(limit), 20, 100, 10_000, "if all 200 comparisons do, with 13 rounds if one does", ""},

@@ -123,7 +123,7 @@ func (j Judgement) Status() *v1alpha1.Verdict {
 		Outcome: j.Outcome, Comparisons: int32(j.Comparisons), Looks: int32(j.looks), BeyondOneIn: int64(j.Beyond),
 		Message: fmt.Sprintf("all %d rules pass, in %d comparisons", len(j.Rules), j.Comparisons),
 	}
-	if j.sameSession {
+	if j.sameSession && !j.remembers {
 		v.WrongOneIn = int64(stats.EachSide) / int64(j.looks)
 	}
 	for _, r := range j.Rules {

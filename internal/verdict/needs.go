@@ -39,7 +39,7 @@ func (c Comparison) may(baseline, candidate int) (within, beyond bool) {
 	hope := func(wrong int) bool { return k >= 0 && (e.k < 0 || 4*wrong*all <= e.tally.All*(2*k+all)) }
 	switch c.Reason {
 	case v1alpha1.ReasonTooFewRounds, v1alpha1.ReasonSlowRounds, v1alpha1.ReasonTooNoisy, v1alpha1.ReasonLimitInsideBounds,
-		v1alpha1.ReasonRoundsDrift:
+		v1alpha1.ReasonRoundsDrift, v1alpha1.ReasonProvisional:
 		within, beyond = e.attainable(stats.EachSide)
 		within = within && hope(e.tally.Possibly) && (e.rule.kind != absolute || e.tally.Possibly <= candidate/10)
 		return within, beyond && hope(e.tally.All-e.tally.Surely)

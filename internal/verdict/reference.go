@@ -21,9 +21,11 @@ func (e *evidence) widen(null stats.Null) {
 	beyond := e.beyond >= stats.EachSide
 	if e.rule.kind == byRatio && e.between.Share > 0 {
 		e.half = e.between.Half(e.rule.tolerance, stats.EachSide)
+		_, surely := e.clear(e.bounds.Widen(1, e.between.HalfToFail(e.rule.tolerance, stats.EachSide)))
 		e.bounds = e.bounds.Widen(1, e.half)
 		in, out := e.clear(e.bounds)
-		e.within, beyond = e.within && in, beyond && out
+		e.doubt = beyond && out && !surely
+		e.within, beyond = e.within && in, beyond && surely
 	}
 	decides := e.k >= 0 && (e.within || beyond)
 	if e.factor = 1; decides && !e.rule.counted() {
@@ -37,7 +39,7 @@ func (e *evidence) widen(null stats.Null) {
 	surely := e.tally.All - e.tally.Surely
 	e.beyond = null.OneIn(surely + sort.Search(max(len(null)-surely, 0), func(more int) bool {
 		k := surely + more
-		_, out := e.clear(e.interval(k).Widen(e.factor, e.between.Half(e.rule.tolerance, null[k])))
+		_, out := e.clear(e.interval(k).Widen(e.factor, e.between.HalfToFail(e.rule.tolerance, null[k])))
 		return out
 	}))
 	e.remembers = decides && !e.within && e.beyond < stats.EachSide
@@ -72,8 +74,10 @@ func (e *evidence) attainable(alpha stats.OneIn) (within, beyond bool) {
 	if e.half == 0 {
 		return true, true
 	}
-	at := e.bounds.Estimate
-	return e.clear(stats.Bounds{Estimate: at, Lower: at, Upper: at}.Widen(1, e.between.Half(e.rule.tolerance, alpha)))
+	at := stats.Bounds{Estimate: e.bounds.Estimate, Lower: e.bounds.Estimate, Upper: e.bounds.Estimate}
+	within, _ = e.clear(at.Widen(1, e.between.Half(e.rule.tolerance, alpha)))
+	_, beyond = e.clear(at.Widen(1, e.between.HalfToFail(e.rule.tolerance, alpha)))
+	return within, beyond
 }
 
 func (c Comparison) sessions() string {

@@ -20,6 +20,7 @@ func TestReference(t *testing.T) {
 		}
 		return values
 	}
+	inDoubt := stats.Between{Sessions: 1, Share: 1, Doubt: true}
 	measured := func(sd float64) stats.Between { return stats.Between{SD: sd, Differences: 56, Sessions: 1, Share: 1} }
 	p99, slower := v1alpha1.MetricP99, v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: v1alpha1.Limit{Text: "5%"}}
 	throughput, lower := v1alpha1.MetricThroughput, v1alpha1.Rule{Metric: v1alpha1.MetricThroughput, MaxDecrease: v1alpha1.Limit{Text: "5%"}}
@@ -41,6 +42,9 @@ func TestReference(t *testing.T) {
 		"slower than boots are, in many cells": {slower, 1.09, measured(0.012), 7, inconclusive, v1alpha1.ReasonLimitInsideBounds, true, "boots differ so much that it is not certain among 8 comparisons"},
 		"much slower, in many cells":           {slower, 1.2, measured(0.012), 7, fail, v1alpha1.ReasonBeyondLimit, false, ""},
 		"boots about which nothing is known":   {slower, 1.07, stats.Between{Sessions: 1, Share: 1}, 0, inconclusive, v1alpha1.ReasonLimitInsideBounds, false, "SD 1.2 % (assumed)"},
+		"slower, in doubt":                     {slower, 1.10, inDoubt, 0, inconclusive, v1alpha1.ReasonProvisional, false, "too little is known of how much boots differ for a Fail"},
+		"much slower, in doubt":                {slower, 1.18, inDoubt, 0, fail, v1alpha1.ReasonBeyondLimit, false, ""},
+		"no slower, in doubt":                  {slower, 1.01, inDoubt, 0, pass, v1alpha1.ReasonWithinLimit, false, "SD 1.2 % (assumed)"},
 		"boots that differ by the tolerance":   {slower, 1.0, measured(0.05), 0, inconclusive, v1alpha1.ReasonTooNoisy, false, "the rounds and boots differ so much"},
 		"no less throughput":                   {lower, 0.99, measured(0.012), 0, pass, v1alpha1.ReasonWithinLimit, false, ""},
 		"as much less as boots may have":       {lower, 0.945, measured(0.012), 0, inconclusive, v1alpha1.ReasonLimitInsideBounds, false, ""},

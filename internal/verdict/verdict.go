@@ -90,6 +90,8 @@ type Input struct {
 	Rounds, MaxRounds int
 	// Together is the number of benchmarks whose rules are judged together, the pairs of a matrix; 0 and 1 mean this one alone.
 	Together int
+	// BaselineRounds is the number of rounds that a baseline will have that is not measured yet; 0 if it is unknown.
+	BaselineRounds int
 	// Note is a limit of the whole verdict, printed before its message; empty if there is no limit.
 	Note string
 }
@@ -111,6 +113,9 @@ type Judgement struct {
 	looks int
 	// sameSession is true if no rule compares with rounds of another time, which may have had another boot.
 	sameSession bool
+	// remembers is true if the interval of a comparison is wider for the correlation of its rounds: its error is then estimated, and
+	// no number bounds it.
+	remembers bool
 
 	note string
 }
@@ -155,6 +160,7 @@ func Judge(in Input) (Judgement, error) {
 		for k := range judged.Comparisons {
 			c := &judged.Comparisons[k]
 			if c.evidence != nil {
+				j.remembers = j.remembers || c.evidence.factor > 1
 				c.decide(failsAt, len(all))
 			}
 			judged.Outcome = slices.MaxFunc([]v1alpha1.VerdictOutcome{judged.Outcome, c.Outcome}, v1alpha1.VerdictOutcome.Compare)

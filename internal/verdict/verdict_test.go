@@ -607,4 +607,9 @@ func TestWrongOneIn(t *testing.T) {
 			t.Errorf("%s: %d looks, wrong one in %d, %v", name, v.Looks, v.WrongOneIn, err)
 		}
 	}
+	resembling := slices.Concat(slices.Repeat([]int64{3500, 3510}, 5), slices.Repeat([]int64{3700, 3710}, 5))
+	j, err := Judge(Input{Criteria: against(limit), Candidate: []Cell{cell(v1alpha1.MetricP99, resembling...)}, Rounds: 6, MaxRounds: 20})
+	if v := j.Status(); err != nil || v.WrongOneIn != 0 {
+		t.Errorf("rounds that resemble each other: %s, wrong one in %d, %v", v.Message, v.WrongOneIn, err)
+	}
 }

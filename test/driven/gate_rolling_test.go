@@ -29,7 +29,7 @@ var _ = Describe("A rolling upgrade", func() {
 		w.SamplesFrom(func(b *v1alpha1.LatencyBenchmark) int64 {
 			draw := int64(crc32.ChecksumIEEE([]byte(b.Name)) % 400)
 			if strings.HasPrefix(b.Name, w.Namespace+"-"+bad) && !strings.HasSuffix(b.Name, "-1") {
-				return 13_000 + draw
+				return 15_000 + draw
 			}
 			return 9_800 + draw
 		})

@@ -104,6 +104,9 @@ func Verification(node string, changes ...func(*v1alpha1.LatencyVerification)) *
 				{Benchmark: "up-" + node + "-3", Time: *At(time.Hour), BootID: "boot-1", Peer: "b", Rounds: Rounds(1000, 1010, 990, 1000, 1010, 990)},
 			},
 			Recent: []v1alpha1.MeasuredSession{
+				{Time: *At(12 * time.Hour), BootID: "boot-a", Peer: "b", Identity: withKernel(current, "6.0.0"), Accepted: true, Levels: Levels(1000)},
+				{Time: *At(11 * time.Hour), BootID: "boot-b", Peer: "b", Identity: withKernel(current, "6.0.0"), Accepted: true, Levels: Levels(1000)},
+				{Time: *At(10 * time.Hour), BootID: "boot-c", Peer: "b", Identity: withKernel(current, "6.0.0"), Accepted: true, Levels: Levels(1000)},
 				{Time: *At(9 * time.Hour), BootID: "boot-0", Peer: "b", Identity: withKernel(current, "6.0.0"), Accepted: true, Levels: Levels(1000)},
 				{Time: *At(time.Hour), BootID: "boot-1", Peer: "b", Identity: identity.Kept(current), Accepted: true, Levels: Levels(1000)},
 			},

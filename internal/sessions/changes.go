@@ -1,0 +1,364 @@
+package sessions
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/identity"
+	"github.com/tailgate-dev/tailgate/internal/stats"
+)
+
+// difference is that between two sessions of a node with one peer.
+type difference struct {
+	node          int
+	kind          string
+	before, after *v1alpha1.MeasuredSession
+	// changed is what differs between the identities of the two, apart from the boot, and exact the same as one text.
+	changed []v1alpha1.IdentityChange
+	exact   string
+	// wave is equal for nodes that have the same after a change, or were booted in a wave without one.
+	wave string
+	// scale and value are for those who pool differences: a divisor, and a logarithm without what others share.
+	scale, value float64
+}
+
+func between(before, after *v1alpha1.MeasuredSession, scale float64) difference {
+	changed := identity.Changes(before.Identity, after.Identity)
+	return difference{before: before, after: after, changed: changed, exact: identity.Key(changed), scale: scale}
+}
+
+// of returns the natural logarithm of the ratio of the levels of a compared value; false if one does not exist.
+func (d difference) of(value key) (float64, bool) {
+	before, after := levelOf(*d.before, value), levelOf(*d.after, value)
+	return math.Log(float64(after)/float64(before)) / d.scale, before > 0 && after > 0
+}
+
+func (d difference) booted() bool {
+	return d.before.BootID == "" || d.before.BootID != d.after.BootID
+}
+
+// successive returns the differences between each two successive boots, divided by the root of two. They show how much boots differ.
+func successive(recent []v1alpha1.MeasuredSession) (all []difference) {
+	last := map[string]*v1alpha1.MeasuredSession{}
+	for i := range recent {
+		s := &recent[i]
+		if before := last[s.Peer]; before != nil {
+			d := between(before, s, math.Sqrt2)
+			if !d.booted() {
+				continue
+			}
+			all = append(all, d)
+		}
+		last[s.Peer] = s
+	}
+	return all
+}
+
+// sinceAccepted returns, for each change and each boot without one, the difference between the first session after it and the last
+// accepted one before it; one after the given time does not count as accepted. A boot after a Fail is not another change, and what
+// was undone does not count any more.
+func sinceAccepted(recent []v1alpha1.MeasuredSession, until time.Time) (all []difference) {
+	accepted := map[string]*v1alpha1.MeasuredSession{}
+	for i := range recent {
+		s := &recent[i]
+		if before := accepted[s.Peer]; before != nil {
+			d := between(before, s, 1)
+			again := slices.IndexFunc(all, func(o difference) bool { return d.exact != "" && o.exact == d.exact })
+			switch {
+			case again >= 0:
+				all = all[:again+1]
+			case len(d.changed) > 0:
+				all = append(all, d)
+			case d.booted():
+				all = slices.DeleteFunc(all, func(o difference) bool { return len(o.changed) > 0 && o.after.Time.After(before.Time.Time) })
+				all = append(all, d)
+			}
+		}
+		if s.Accepted && (until.IsZero() || s.Time.Time.Before(until)) {
+			accepted[s.Peer] = s
+		}
+	}
+	return all
+}
+
+// pause is how long no node is booted between two waves of boots.
+const pause = 7 * 24 * time.Hour
+
+// withWaves returns the differences of all nodes in the order of time, each with its wave. Nodes that have the same after a change
+// are a wave, whatever they had before. Boots without a change are one if they follow each other without a long pause: a kernel
+// argument, microcode or a setting of the BIOS is no part of an identity. The next one begins when more than half of the nodes were
+// booted again, so that one node that is booted often does not divide it.
+func withWaves(nodes []Node, of func(n Node, index int) []difference) (all []difference) {
+	several := len(kinds(nodes)) > 1
+	for i, n := range nodes {
+		for _, d := range of(n, i) {
+			if d.node = i; several {
+				d.kind = n.Class
+			}
+			all = append(all, d)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b difference) int { return a.after.Time.Compare(b.after.Time.Time) })
+	number, last := 0, time.Time{}
+	wave, again := map[int]bool{}, map[int]bool{}
+	for i := range all {
+		d := &all[i]
+		if len(d.changed) > 0 {
+			d.wave = has(d.changed)
+			continue
+		}
+		if d.after.Time.Sub(last) > pause {
+			number += 2
+			wave, again = map[int]bool{}, map[int]bool{}
+		}
+		last = d.after.Time.Time
+		next := number
+		if wave[d.node] {
+			next, again[d.node] = number+1, true
+		}
+		d.wave, wave[d.node] = fmt.Sprint("boots ", next), true
+		if 2*len(again) > len(wave) {
+			number, wave, again = number+1, again, map[int]bool{}
+		}
+	}
+	return all
+}
+
+// has returns what a node has after changes, whatever it had before.
+func has(changed []v1alpha1.IdentityChange) string {
+	all := ""
+	for _, c := range changed {
+		all += c.Key + "\x00" + c.To + "\x00"
+	}
+	return all
+}
+
+// group are the differences of nodes that are compared together: one for each node.
+type group struct {
+	wave string
+	// kind is that of its nodes; empty for all nodes.
+	kind string
+	of   map[int]difference
+	// status is what a wave did to them, and limit by how much it may, as a logarithm.
+	status v1alpha1.FleetChange
+	first  time.Time
+	last   difference
+}
+
+// values returns the differences of a compared value in the direction in which more is worse, sorted.
+func (g *group) values(of key) (all []float64) {
+	for _, d := range g.of {
+		if value, found := d.of(of); found {
+			all = append(all, worse(of)*value)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// endedBy reports whether nodes of the group are shown to be within a limit after a later change.
+func (g *group) endedBy(later *group, limit float64) bool {
+	since := group{of: map[int]difference{}}
+	for node, d := range later.of {
+		if before, both := g.of[node]; both && d.after.Time.After(before.after.Time.Time) {
+			since.of[node] = d
+		}
+	}
+	_, high, bounded := bounds(since.values(g.status.Of), 1)
+	return bounded && high <= limit
+}
+
+// worse is 1 if a larger value is worse, otherwise -1.
+func worse(of key) float64 {
+	if of.Metric.Kind().LowerIsWorse {
+		return -1
+	}
+	return 1
+}
+
+// limit is the logarithm of what a change of all nodes may do: half of the tolerance, in the worse direction.
+func (t Tolerances) limit(of key) float64 { return math.Log1p(worse(of)*half(t[of])) * worse(of) }
+
+// half returns half of a tolerance, as a share.
+func half(t stats.Tolerance) float64 { return (t.Above().Float64() - 1) / 2 }
+
+// Fleet returns what the last changes did to the nodes: first those that made them slower and stand, then the newest. Each has the
+// compared value that exceeds its limit most.
+//
+// A change that made nodes slower is not forgotten when their results are accepted: from then on, later sessions are compared with
+// those before it. It stands until at least six of its nodes are shown to be within the limit after a later change, or it is undone
+// on them, or a user accepts their results, with which their sessions begin again.
+func Fleet(nodes []Node, tolerances Tolerances) []v1alpha1.FleetChange {
+	keys := slices.DeleteFunc(keysOf(nodes), func(k key) bool { _, compared := tolerances[k]; return !compared })
+	until := map[int]time.Time{}
+	var groups []*group
+	for grown := true; grown; {
+		groups, grown = groupsOf(nodes, keys, tolerances, until), false
+		for _, g := range groups {
+			for node, d := range g.of {
+				if at := d.after.Time.Time; g.status.Shifted && (until[node].IsZero() || at.Before(until[node])) {
+					until[node], grown = at, true
+				}
+			}
+			if grown {
+				break
+			}
+		}
+	}
+	slices.SortStableFunc(groups, func(a, b *group) int { return b.last.after.Time.Compare(a.last.after.Time.Time) })
+	var stand, others []v1alpha1.FleetChange
+	for _, g := range groups {
+		c := g.status
+		ended := func(later *group) bool { return g.endedBy(later, tolerances.limit(c.Of)) }
+		c.Shifted = c.Shifted && !slices.ContainsFunc(groups, ended)
+		if c.Changed == nil {
+			c.Changed = []v1alpha1.IdentityChange{{Key: string(v1alpha1.IdentityBootID)}}
+		}
+		switch {
+		case c.Shifted:
+			stand = append(stand, c)
+		case len(g.last.changed) > 0 && g.wave != "" && c.Nodes > 0:
+			others = append(others, c)
+		}
+	}
+	all := append(stand, others...)
+	return all[:min(len(all), v1alpha1.MaxChanges)]
+}
+
+// groupsOf returns the groups of nodes of each wave, the earliest first: all nodes, those of each kind, and those that had the same
+// before.
+func groupsOf(nodes []Node, keys []key, tolerances Tolerances, until map[int]time.Time) []*group {
+	all := map[string]*group{}
+	add := func(id, wave, kind string, d difference) {
+		if all[id] == nil {
+			all[id] = &group{wave: wave, kind: kind, of: map[int]difference{}, first: d.after.Time.Time}
+		}
+		all[id].of[d.node], all[id].last = d, d
+	}
+	for _, d := range withWaves(nodes, func(n Node, i int) []difference { return sinceAccepted(n.Recent, until[i]) }) {
+		add(d.wave, d.wave, "", d)
+		if d.kind != "" {
+			add(d.kind+"\n"+d.wave, d.wave, d.kind, d)
+		}
+		if d.exact != "" {
+			add(d.exact, "", "", d)
+		}
+	}
+	ofWave := map[string]int{}
+	for id, g := range all {
+		whole := all[g.last.wave]
+		if g.wave == "" && (len(g.of) == len(whole.of) || len(g.of) < fewestChanged) {
+			delete(all, id)
+		} else if g == whole || len(g.of) >= fewestChanged {
+			ofWave[g.last.wave]++
+		}
+	}
+	groups := slices.SortedFunc(maps.Values(all), func(a, b *group) int {
+		return cmp.Or(a.first.Compare(b.first), -cmp.Compare(len(a.of), len(b.of)), cmp.Compare(a.kind, b.kind), -cmp.Compare(a.wave, b.wave))
+	})
+	for _, g := range groups {
+		g.measure(keys, tolerances, len(keys)*ofWave[g.last.wave])
+	}
+	return groups
+}
+
+// measure fills in what a wave did to the nodes of a group, among a number of comparisons.
+func (g *group) measure(keys []key, tolerances Tolerances, among int) {
+	most := math.Inf(-1)
+	shared := map[string]int64{}
+	for _, key := range keys {
+		values := g.values(key)
+		if len(values) == 0 {
+			continue
+		}
+		mid := median(values)
+		c := v1alpha1.FleetChange{Kind: g.kind, Changed: g.last.changed, Of: key, Nodes: int32(len(values)), Median: ratio(worse(key) * mid)}
+		if len(values) >= fewestChanged {
+			shared[key.String()] = int64(math.Round(worse(key) * mid * 1e6))
+		}
+		low, high, bounded := bounds(values, among)
+		if excess := low - tolerances.limit(key); bounded {
+			c.Shifted = excess > 0
+			c.Lower, c.Upper = ratio(min(worse(key)*low, worse(key)*high)), ratio(max(worse(key)*low, worse(key)*high))
+		}
+		if excess := low - tolerances.limit(key); excess > most || g.status.Nodes == 0 {
+			most, g.status = excess, c
+		}
+	}
+	if g.status.Nodes > 0 {
+		g.status.Shared = shared
+		g.status.StartTime, g.status.EndTime = metav1.Time{Time: g.first}, g.last.after.Time
+	}
+}
+
+// bounds bounds the median of sorted values, 1 in 40 a side for all of a number of comparisons and all looks that there were, after
+// each node. It returns the median, and false, if there are too few.
+func bounds(values []float64, among int) (low, high float64, bounded bool) {
+	n := len(values)
+	if n == 0 {
+		return math.NaN(), math.NaN(), false
+	}
+	k := -1
+	if n >= fewestChanged {
+		k = outside(n, eachSide.Among(among).Among(n-5))
+	}
+	if k < 0 {
+		mid := median(values)
+		return mid, mid, false
+	}
+	return values[k], values[n-1-k], true
+}
+
+// outside returns how many of n values may lie beyond a bound of their median; -1 if there are too few. The exact distribution of
+// thousands of values takes seconds; beyond 60, the normal distribution with one value less is on the safe side.
+func outside(n int, side stats.OneIn) int {
+	if n <= 60 {
+		return stats.Sign(n, side)
+	}
+	return int((float64(n)-math.Sqrt2*math.Erfinv(1-2/float64(side))*math.Sqrt(float64(n)))/2) - 1
+}
+
+func ratio(logarithm float64) string { return strconv.FormatFloat(math.Exp(logarithm), 'f', 4, 64) }
+
+// Told returns the change that says most of the fleet: the newest one that stands, otherwise the newest of enough nodes to bound what
+// it did; nil if there is none.
+func Told(changes []v1alpha1.FleetChange) *v1alpha1.FleetChange {
+	if i := slices.IndexFunc(changes, func(c v1alpha1.FleetChange) bool { return c.Lower != "" }); i >= 0 {
+		return &changes[i]
+	}
+	return nil
+}
+
+// own returns the differences of a node, without what the nodes of its kind share in the changes of a gate. One that contains what a
+// change did, of which too little is known, is left out.
+func own(found []difference, of key, kind string, changes []v1alpha1.FleetChange) (all []float64) {
+	for _, d := range found {
+		value, found := d.of(of)
+		if !found {
+			continue
+		}
+		shared, known := 0.0, len(d.changed) == 0
+		for _, c := range slices.Backward(changes) {
+			ppm, enough := c.Shared[of.String()]
+			boot := c.Changed[0].Key == string(v1alpha1.IdentityBootID)
+			same := boot && len(d.changed) == 0 || !boot && has(c.Changed) == has(d.changed)
+			if enough && same && (c.Kind == "" || c.Kind == kind) && !d.after.Time.Before(&c.StartTime) && !c.EndTime.Before(&d.after.Time) {
+				if shared, known = float64(ppm)/1e6/math.Sqrt2, true; c.Kind == kind {
+					break
+				}
+			}
+		}
+		if known {
+			all = append(all, value-shared)
+		}
+	}
+	return all
+}
