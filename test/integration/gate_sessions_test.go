@@ -79,7 +79,7 @@ func (f *simulatedFleet) finish(b *v1alpha1.LatencyBenchmark) *v1alpha1.LatencyB
 		in := verdict.Input{Criteria: *b.Spec.Criteria, Candidate: []verdict.Cell{cell(all)}, Rounds: int(b.Spec.Rounds), MaxRounds: int(b.Spec.MaxRounds)}
 		if b.Spec.Criteria.Baseline != nil {
 			reference := sessions.For(&v.Status, &gate.Status, boot, peer)
-			b.Status.Session.Reference = reference.Status(peer)
+			b.Status.Session.Reference = reference.Status(peer, []v1alpha1.ValueRounds{sessions.Rounds(key, all, sessions.FirstRounds)})
 			baseline := cell(all)
 			pooled, between := reference.Of(key)
 			baseline.References = map[v1alpha1.Metric]verdict.Reference{v1alpha1.MetricP50: {Rounds: pooled, Between: between, LeaveOut: reference.LeaveOut}}
