@@ -161,7 +161,7 @@ var _ = Describe("A finished benchmark", func() {
 		w.Start()
 		before := w.Create(ctx, MakeBenchmark(w.Namespace, "before").On(w.A, w.B).TTL(3600))
 		free := w.Create(ctx, MakeBenchmark(w.Namespace, "free").On(w.A, w.B).TTL(3600))
-		after := w.Create(ctx, MakeBenchmark(w.Namespace, "after").On(w.A, w.B).Rule(v1alpha1.Rule{Metric: "p50", MaxIncrease: v1alpha1.Limit{Text: "5%"}}).Against("before"))
+		after := w.Create(ctx, MakeBenchmark(w.Namespace, "after").On(w.A, w.B).Rounds(4).Rule(v1alpha1.Rule{Metric: "p50", MaxIncrease: v1alpha1.Limit{Text: "5%"}}).Against("before"))
 		for _, b := range []*v1alpha1.LatencyBenchmark{before, free, after} {
 			ExpectSucceeded(ctx, b, "^True Complete")
 		}
@@ -220,7 +220,7 @@ var _ = Describe("A finished benchmark", func() {
 		w.Group(ctx, "1", "2")
 		w.Start()
 		m := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").TTL(3600).AllPairs(1))
-		after := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "after").Rule(within("10%")).AllPairs(1).Against("x"))
+		after := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "after").Rounds(4).Rule(within("10%")).AllPairs(1).Against("x"))
 		ExpectSucceeded(ctx, m, "^True Complete")
 		ExpectSucceeded(ctx, after, "^True Complete")
 		Expect(child(ctx, m, 1).Spec.TTLSecondsAfterFinished).To(BeNil())

@@ -374,7 +374,7 @@ var _ = Describe("Placement", Label("placement"), func() {
 		})
 		create(ctx, aligned)
 		unaligned := benchmark("unaligned", short, single, against, func(s *v1alpha1.LatencyBenchmarkSpec) {
-			s.Rounds = 1
+			s.Rounds = 4
 			s.Variants = []v1alpha1.Variant{{Name: "host", Network: host(far, v1alpha1.Alignment{})}, {Name: "vf", Network: vf}}
 		})
 		create(ctx, unaligned)
