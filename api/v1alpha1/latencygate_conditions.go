@@ -27,8 +27,8 @@ const (
 // Reasons of ConditionOperational.
 const (
 	ReasonOperational = "Operational" // when nothing prevents the work of the gate
-	// ReasonCannotSettle surfaces when none of the nodes that were there before the gate can be measured until a user acts. The gate does
-	// not hold them back. Condition Ready is False.
+	// ReasonCannotSettle surfaces when none of the nodes that were there before the gate can be measured until a user acts. The gate holds
+	// back only nodes that join. Condition Ready is False.
 	ReasonCannotSettle = "CannotSettle"
 	// ReasonUnprotected surfaces when admission policies of the installation are missing or do not apply to the manager. The gate
 	// works, and the API server does not refuse what they would refuse.

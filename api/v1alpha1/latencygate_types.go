@@ -397,6 +397,11 @@ type LatencyGateStatus struct {
 	// +optional
 	Nodes NodeCounts `json:"nodes,omitzero"`
 
+	// unsettled is true if the gate could measure none of the nodes that were there before it, until a user edits the gate. It
+	// then holds back only nodes that joined, and those that it found only after a measurement.
+	// +optional
+	Unsettled bool `json:"unsettled,omitempty"`
+
 	// schedule says from when the times of spec.schedule count; absent without a schedule and while the gate is suspended.
 	// +optional
 	Schedule *ScheduleStatus `json:"schedule,omitempty"`

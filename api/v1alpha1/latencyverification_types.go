@@ -401,6 +401,10 @@ type LatencyVerificationStatus struct {
 	// Observe since. With enforcement.mode EnforceChanges, such a node is not held back.
 	// +optional
 	AsFound bool `json:"asFound,omitempty"`
+	// introduced is true if the machine was there before the gate. While the gate could not measure any such node
+	// (status.unsettled of the gate), it holds the node back only after a measurement.
+	// +optional
+	Introduced bool `json:"introduced,omitempty"`
 	// absent are the keys of the identity that the node does not report now, for example because a device plugin, the container
 	// runtime or a labeller restarts. They keep their last values for 10 minutes, and the node is not measured meanwhile.
 	// +optional

@@ -107,7 +107,10 @@ func (r *Gates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	next, memberErr := r.members(ctx, all)
+	next, memberErr := time.Millisecond, error(nil)
+	if old.Status.Unsettled == g.Status.Unsettled { // Otherwise the status is written first: it says which nodes are held back.
+		next, memberErr = r.members(ctx, all)
+	}
 	next = queue.Soonest(next, again)
 	chosen := r.place(ctx, all)
 	// An error with one node is returned after the report, and does not prevent the measurement of other nodes.
@@ -133,8 +136,7 @@ type snapshot struct {
 	// refused is the error of the API server about a verification that the gate wrote; empty if there
 	// is none.
 	refused string
-	// unsettled is condition Operational if the gate could never verify its nodes; a fresh gate then
-	// holds no node back.
+	// unsettled is condition Operational if the gate could never verify its nodes.
 	unsettled *metav1.Condition
 	// heldUp are the reasons why benchmarks of the gate do not start, by the names of their nodes.
 	heldUp map[string]string
@@ -170,9 +172,6 @@ func refusal(all ...error) string {
 // members creates the missing verifications. It continues after an error, and returns the first one, and when to continue.
 func (r *Gates) members(ctx context.Context, s *snapshot) (time.Duration, error) {
 	var first error
-	if s.unsettled != nil && s.Fresh() {
-		return 0, nil
-	}
 	for i, node := range s.Missing {
 		if i == maxCreated {
 			return time.Millisecond, first
@@ -395,7 +394,7 @@ func (r *Gates) observeHeldUp(ctx context.Context, s *snapshot, measuring []v1al
 }
 
 var gateChanges = controllers.Updates(func(before, after *v1alpha1.LatencyGate) bool {
-	return before.Generation != after.Generation || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() || len(before.Finalizers) != len(after.Finalizers)
+	return before.Generation != after.Generation || before.Status.Unsettled != after.Status.Unsettled || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() || len(before.Finalizers) != len(after.Finalizers)
 })
 
 // stateChanges passes changes of a status, and of the finalizers, for which a gate that is being deleted waits.

@@ -32,6 +32,7 @@ func (r *Gates) observeSettling(ctx context.Context, s *snapshot) (time.Duration
 		}
 		if reason, message := preflight.Unsettled(s.Gate, nodes, all); reason != "" {
 			s.cannotSettle(reason, message)
+			s.Settle(message)
 			return suppliersFor, nil
 		}
 	}
@@ -40,13 +41,15 @@ func (r *Gates) observeSettling(ctx context.Context, s *snapshot) (time.Duration
 }
 
 func (s *snapshot) observeIntroduction() {
-	if !s.Introduced() {
+	if !s.Introducing() {
 		return
 	}
-	if why := s.Foresee().Never; why != "" {
-		s.cannotSettle(v1alpha1.ReasonCannotSettle, fmt.Sprintf(
-			"none of the %d nodes can be measured, so that the gate does not hold them back; %s", len(s.Missing), text.Shorten(why, 1024)))
+	why := s.Foresee().Never
+	if why != "" {
+		s.cannotSettle(v1alpha1.ReasonCannotSettle, fmt.Sprintf("none of the %d nodes can be measured, so that the gate holds back only nodes that join; %s",
+			len(s.Missing)+len(s.Verifications), text.Shorten(why, 1024)))
 	}
+	s.Settle(why)
 }
 
 func (s *snapshot) cannotSettle(reason, message string) {

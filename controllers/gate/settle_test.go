@@ -12,7 +12,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
-// A gate that is introduced to nodes that it can never measure says so and holds none back. It holds back nodes that join, and nodes for
+// A gate that finds nodes that it can never measure says so and holds none of them back. It holds back nodes that join, and nodes for
 // which it only has to wait.
 func TestNever(t *testing.T) {
 	before := func(n *corev1.Node) { n.CreationTimestamp = metav1.NewTime(ago(48 * time.Hour)) }
@@ -30,6 +30,7 @@ func TestNever(t *testing.T) {
 		"a taint on all":        {[]*corev1.Node{makeNode("a", before, tainted), makeNode("b", before, tainted)}, nil, "a: the node is tainted with gpu"},
 		"a taint on one of two": {[]*corev1.Node{makeNode("a", before), makeNode("b", before, tainted)}, nil, "a: there is no other node"},
 		"one is not ready":      {[]*corev1.Node{makeNode("a", before), makeNode("b", before, func(n *corev1.Node) { n.Status.Conditions = nil })}, nil, ""},
+		"another one joins":     {[]*corev1.Node{makeNode("a", before, tainted), makeNode("b", tainted, func(n *corev1.Node) { n.CreationTimestamp = metav1.NewTime(ago(time.Hour)) })}, nil, "a: the node is tainted with gpu"},
 		"the gate has begun":    {[]*corev1.Node{makeNode("a", before)}, []v1alpha1.LatencyVerification{*makeVerification("x")}, ""},
 	}
 	for name, c := range cases {

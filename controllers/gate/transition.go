@@ -103,6 +103,7 @@ const (
 	fieldChanged       statusField = "changed"
 	fieldAcceptRefused statusField = "acceptRefused"
 	fieldAsFound       statusField = "asFound"
+	fieldIntroduced    statusField = "introduced"
 	fieldFailConfirmed statusField = "failConfirmed"
 	fieldTurn          statusField = "turn"
 	fieldTurnRequest   statusField = "turnRequestTime"
@@ -245,10 +246,11 @@ var (
 		return nil
 	}}
 	// begin begins a verification of the node as it is now.
-	begin = effect{[]statusField{fieldAsFound, "markSetbacks", "nodeUID", "gateUID", "systemUUID", "identity", "absent"}, func(c *change) error {
+	begin = effect{[]statusField{fieldAsFound, fieldIntroduced, "markSetbacks", "nodeUID", "gateUID", "systemUUID", "identity", "absent"}, func(c *change) error {
 		w, status := c.world, c.status
 		status.AsFound = status.AsFound || c.reason == v1alpha1.ReasonNewNode && turns.FoundBy(w.gate, w.node) ||
 			c.event == eventReplaced && w.gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone
+		status.Introduced = status.Introduced || c.reason == v1alpha1.ReasonNewNode && turns.Older(w.node, w.gate)
 		if c.before.NodeUID != string(w.node.UID) {
 			status.MarkSetbacks = nil // They are about a Node that does not exist any more.
 		}

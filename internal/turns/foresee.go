@@ -35,6 +35,7 @@ func Foresee(g *v1alpha1.LatencyGate, nodes []corev1.Node, gates []v1alpha1.Late
 	gates = slices.Clone(gates)
 	if i := slices.IndexFunc(gates, func(other v1alpha1.LatencyGate) bool { return other.Name == g.Name }); i >= 0 {
 		g.UID, g.CreationTimestamp = gates[i].UID, gates[i].CreationTimestamp
+		g.Generation, g.Status.Unsettled, g.Status.ObservedGeneration = gates[i].Generation, gates[i].Status.Unsettled, gates[i].Status.ObservedGeneration
 		gates[i] = *g
 	} else {
 		g.CreationTimestamp = metav1.Time{Time: now}
@@ -42,8 +43,8 @@ func Foresee(g *v1alpha1.LatencyGate, nodes []corev1.Node, gates []v1alpha1.Late
 	}
 	s := New(g, gates, nodes, verifications, nil, now)
 	out := s.Foresee()
-	if out.Never != "" && s.Introduced() {
-		out.Held = nil
+	if s.Settle(out.Never); s.Gate.Status.Unsettled {
+		out = s.Foresee()
 	}
 	return out
 }
@@ -90,7 +91,7 @@ func (s *Snapshot) begun(out *Outlook) *Snapshot {
 	all := slices.Clone(s.Verifications)
 	for _, node := range s.Missing {
 		v := &v1alpha1.LatencyVerification{Spec: v1alpha1.LatencyVerificationSpec{GateName: s.Gate.Name, NodeName: node.Name}}
-		v.Status.AsFound = FoundBy(s.Gate, node)
+		v.Status.AsFound, v.Status.Introduced = FoundBy(s.Gate, node), Older(node, s.Gate)
 		all = append(all, v)
 	}
 	slices.SortFunc(all, func(a, b *v1alpha1.LatencyVerification) int { return cmp.Compare(a.Spec.NodeName, b.Spec.NodeName) })

@@ -23,7 +23,8 @@ type Publication struct {
 // Held reports whether a gate holds back the node of a verification while it is not verified.
 func Held(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) bool {
 	mode := gate.Spec.Enforcement.Mode
-	return mode != v1alpha1.EnforcementNone && (mode != v1alpha1.EnforcementChanges || !v.Status.AsFound)
+	spared := mode == v1alpha1.EnforcementChanges && v.Status.AsFound || gate.Status.Unsettled && v.Status.Introduced && !measured(v)
+	return mode != v1alpha1.EnforcementNone && !spared
 }
 
 // Older reports whether a node was there before a gate.

@@ -106,15 +106,28 @@ func New(g *v1alpha1.LatencyGate, gates []v1alpha1.LatencyGate, nodes []corev1.N
 	return s
 }
 
-// Fresh reports whether the gate has no verification yet.
-func (s *Snapshot) Fresh() bool { return len(s.Verifications)+len(s.Retained)+len(s.Leaving) == 0 }
+// Introducing reports whether the gate found nodes and has not measured any yet. If such a gate can
+// measure none, it does not hold those back: it would take them out of service for nothing. Nodes
+// that join are held back.
+func (s *Snapshot) Introducing() bool {
+	found := slices.ContainsFunc(s.Missing, func(n *corev1.Node) bool { return Older(n, s.Gate) }) ||
+		slices.ContainsFunc(s.Verifications, func(v *v1alpha1.LatencyVerification) bool { return v.Status.Introduced })
+	return found && !slices.ContainsFunc(slices.Concat(s.Verifications, s.Retained, s.Leaving), measured)
+}
 
-// Introduced reports whether the gate is fresh, and all its nodes were there before it. If such a
-// gate can measure none of them, it does not hold them back: it would take them out of service for
-// nothing. Nodes that join later are held back.
-func (s *Snapshot) Introduced() bool {
-	joined := func(n *corev1.Node) bool { return !Older(n, s.Gate) }
-	return len(s.Missing) > 0 && s.Fresh() && !slices.ContainsFunc(s.Missing, joined)
+// measured reports whether the node of a verification has a result.
+func measured(v *v1alpha1.LatencyVerification) bool {
+	return v.Status.LastMeasurementTime != nil || v.Status.Accepted != nil
+}
+
+// Settle notes whether the gate can measure none of the nodes that it found, and why: never, as
+// Foresee says. If it can by itself later, because a node joined, it still does not hold them back
+// before they are measured. An edit of the gate begins anew.
+func (s *Snapshot) Settle(never string) {
+	status := &s.Gate.Status
+	if s.Introducing() {
+		status.Unsettled = never != "" || status.Unsettled && status.ObservedGeneration == s.Gate.Generation
+	}
 }
 
 // Compare compares a verification of the gate with its node as it is now.

@@ -2,6 +2,8 @@ package driven
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -30,17 +32,61 @@ var _ = Describe("A gate", func() {
 		w.Start()
 		g := w.Gate(ctx, MakeGate(w.Namespace))
 		eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionReady) }).Should(And(HavePrefix("False CannotSettle: none of the 2 nodes can be measured"), ContainSubstring("tainted with gpu")))
-		list := &v1alpha1.LatencyVerificationList{}
-		Expect(k8s.List(ctx, list, client.MatchingFields{"spec.gateName": g.Name})).To(Succeed())
-		Expect(list.Items).To(BeEmpty())
-		for _, name := range []string{w.A, w.B} {
-			Expect(node(name).Labels).NotTo(HaveKey(v1alpha1.NodeLabelVerified))
+		free := func() {
+			GinkgoHelper()
+			w.Stays(ctx, w.A, "Unverified NewNode: - - -")
+			w.Stays(ctx, w.B, "Unverified NewNode: - - -")
 		}
-		By("it measures them when it can")
-		for _, name := range []string{w.A, w.B} {
-			w.ChangeNode(ctx, name, func(n *corev1.Node) { n.Spec.Taints = nil })
+		free()
+
+		By("a node joins that it cannot measure either")
+		joined := w.Namespace + "-joined"
+		w.AddGateNode(ctx, joined)
+		w.ChangeNode(ctx, joined, func(n *corev1.Node) {
+			n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectNoSchedule})
+		})
+		w.Expect(ctx, joined, "Unverified NewNode"+heldBack)
+		free()
+
+		By("the Node of a machine registers again")
+		was := node(w.A)
+		Expect(k8s.Delete(ctx, was)).To(Succeed())
+		w.Pass(time.Minute)
+		again := MakeNode(w.A)
+		again.Labels, again.Spec, again.Status = was.Labels, was.Spec, was.Status
+		w.AddNode(ctx, again)
+		w.Stays(ctx, w.A, "Unverified NodeReplaced: - - -")
+
+		By("it measures them when it can, and holds one back only if it does not pass")
+		w.SlowNode(w.A)
+		for _, name := range []string{w.A, w.B, joined} {
+			w.ChangeNode(ctx, name, func(n *corev1.Node) {
+				n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == "gpu" })
+			})
 		}
-		eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).WithTimeout(3 * time.Minute).Should(HavePrefix("True AllVerified"))
+		let := func() string {
+			return strings.Join([]string{w.Says(ctx, w.A), w.Says(ctx, w.B), w.Says(ctx, joined)}, ", ")
+		}
+		eventually(let).WithTimeout(10 * time.Minute).Should(Equal("Failed Fail: False false NoSchedule, " + isVerified + ", " + isVerified))
+		w.Upgrade(ctx, w.B, "6.2.0")
+		eventually(func() string { return w.Says(ctx, w.B) }).Should(HaveSuffix(heldBack))
+	})
+
+	It("holds back all of its nodes after an edit with which it can measure them", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		for _, name := range []string{w.A, w.B} {
+			w.ChangeNode(ctx, name, func(n *corev1.Node) {
+				n.Spec.Taints = []corev1.Taint{{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}}
+			})
+		}
+		w.Pass(2 * time.Second)
+		w.Start()
+		g := w.Gate(ctx, MakeGate(w.Namespace))
+		w.Stays(ctx, w.A, "Unverified NewNode: - - -")
+		Edit(ctx, g, func(g *v1alpha1.LatencyGate) {
+			g.Spec.Template.Spec.Pods = &v1alpha1.PodSettings{Tolerations: []corev1.Toleration{{Key: "gpu", Operator: corev1.TolerationOpExists}}}
+		})
+		eventually(func() string { return w.Says(ctx, w.B) }).Should(HaveSuffix(heldBack))
 	})
 
 	It("holds a node back until it has passed, and again when it has changed", func(ctx SpecContext) {
