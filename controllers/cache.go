@@ -48,10 +48,13 @@ func CacheOptions(named Named) cache.Options {
 			&corev1.ConfigMap{}: {Label: ours, Transform: slim(func(o client.Object) { slimAny(o) }), Namespaces: in},
 			&corev1.Node{}: {Transform: slim(func(n *corev1.Node) {
 				// Users cannot write them, but agents on the nodes do.
-				config := n.Annotations[foreign.AnnotationMachineConfig]
-				if n.Annotations, n.Status.Images = nil, nil; config != "" && len(config) <= maxText {
-					n.Annotations = map[string]string{foreign.AnnotationMachineConfig: config}
+				kept := map[string]string{}
+				for _, name := range []string{foreign.AnnotationMachineConfig, foreign.AnnotationNodeState} {
+					if value := n.Annotations[name]; value != "" && len(value) <= maxText {
+						kept[name] = value
+					}
 				}
+				n.Annotations, n.Status.Images = kept, nil
 			})},
 			&v1alpha1.LatencyMatrix{}: {Transform: slim(func(m *v1alpha1.LatencyMatrix) {
 				slimMeta(m)

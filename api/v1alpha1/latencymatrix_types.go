@@ -30,7 +30,7 @@ const (
 	// ReasonPairDeleted surfaces when a user deleted the benchmark of a pair with its results: the pair is measured
 	// again.
 	ReasonPairDeleted = "PairDeleted"
-	// ReasonNodeGone surfaces when a pair failed because one of its Nodes has not existed for 30 minutes. It is also a reason of
+	// ReasonNodeGone surfaces when a pair failed because one of its Nodes has not existed for 30 minutes, or not been ready for 24 hours. It is also a reason of
 	// condition Passed.
 	ReasonNodeGone = "NodeGone"
 	// ReasonPairPostponed surfaces when a pair makes room for others because one of its nodes has been unable to provide the
@@ -110,14 +110,14 @@ type PairCounts struct {
 	Failed int32 `json:"failed"`
 }
 
-// MissingNode is a node of a matrix whose Node does not exist.
+// MissingNode is a node of a matrix whose Node does not exist or is not ready.
 type MissingNode struct {
 	// name of the node.
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// startTime is when the operator first found that there is no such Node.
+	// startTime is when the operator first found that there is no such Node, or that it is not ready.
 	StartTime metav1.Time `json:"startTime"`
-	// gone is true when the Node was still missing after 30 minutes: the pairs of the node that were not finished have failed,
+	// gone is true when the Node still did not exist after 30 minutes, or was not ready for 24 hours: the pairs of the node that were not finished have failed,
 	// with reason NodeGone, also if the Node comes back later.
 	// +optional
 	Gone bool `json:"gone,omitempty"`

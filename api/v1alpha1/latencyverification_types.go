@@ -340,6 +340,10 @@ type AbsentKey struct {
 	// endTime is until when the last value is kept. If the node reports the key again before, only another value is a change;
 	// at this time, its absence is a change.
 	EndTime metav1.Time `json:"endTime"`
+	// renewed is true if the SR-IOV network operator makes the devices anew: this is a change when it is done, also if their
+	// number is the same.
+	// +optional
+	Renewed bool `json:"renewed,omitempty"`
 }
 
 // Retention is the reason why a LatencyVerification is kept although its node is not the gate's.
@@ -348,6 +352,10 @@ type Retention struct {
 	StartTime metav1.Time `json:"startTime"`
 	// endTime is when the retention ends.
 	EndTime metav1.Time `json:"endTime"`
+	// dueTime is when the operator first found that endTime has passed: nothing is released before a second look, half a minute
+	// later, because a clock may have jumped.
+	// +optional
+	DueTime *metav1.Time `json:"dueTime,omitempty"`
 	// reason is NotSelected if no gate selects the node, Taken if another gate owns it, NodeDeleted if there is no Node of its name, and
 	// GateDeleted if the gate was deleted. With NodeDeleted and GateDeleted, this object is only a record of the results.
 	// +kubebuilder:validation:MaxLength=64

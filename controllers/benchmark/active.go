@@ -37,6 +37,11 @@ func decideActive(w *world) step {
 	if lost := lostPod(active, w.server, w.client); lost != "" {
 		return conclude(v1alpha1.OutcomePodLost, "the %s's pod was deleted before the run ended", lost)
 	}
+	for _, e := range w.ends() {
+		if w.drained(e.pod) {
+			return conclude(v1alpha1.OutcomeEvicted, "a drain of node %s evicted the %s", pods.Node(e.pod), e.role)
+		}
+	}
 	for _, end := range w.ends() {
 		if end.pod != nil && *end.uid == "" {
 			// A manager that died before it could record the pod may have created it, or another client.
@@ -271,6 +276,14 @@ func lostPod(active *v1alpha1.ActiveAttempt, server, client *corev1.Pod) string 
 		return v1alpha1.RoleClient
 	}
 	return ""
+}
+
+// drained reports whether a pod that has not ended well is evicted from a cordoned node, which no user of its namespace can cordon.
+func (w *world) drained(p *corev1.Pod) bool {
+	return p != nil && !p.DeletionTimestamp.IsZero() && !endedWell(p) && slices.Contains(w.cordoned, pods.Node(p)) &&
+		slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == "EvictionByEvictionAPI"
+		})
 }
 
 // hasFailed reports whether a pod exists and has failed. The kubelet sets this phase when it knows the cause.

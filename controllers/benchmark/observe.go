@@ -75,8 +75,8 @@ type attempt struct {
 	events map[types.UID][]corev1.Event
 	// unplugged is a message about a resource of the run that is not allocatable on a node any more.
 	unplugged string
-	// notReady are the nodes of the pair that do not exist or are not ready.
-	notReady []string
+	// notReady are the nodes of the pair that do not exist or are not ready, and cordoned those that are cordoned.
+	notReady, cordoned []string
 }
 
 type blockingPod struct {
@@ -281,6 +281,11 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 		w.kept = keptBy(cm, *active.Collected)
 	}
 	w.notReady = notReady(active.Pair, nodes)
+	for _, n := range nodes {
+		if n.Spec.Unschedulable {
+			w.cordoned = append(w.cordoned, n.Name)
+		}
+	}
 	w.unplugged = unplugged(w, nodes)
 	r.adopt(w)
 	w.found = r.haveResults(w.server, w.client)

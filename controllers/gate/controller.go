@@ -212,6 +212,13 @@ func (r *Gates) start(ctx context.Context, s *snapshot, chosen turns.Choice) err
 			first = err
 		}
 	}
+	for _, end := range chosen.Alone {
+		v := end.Verification.DeepCopy()
+		s := step{event: eventAlone, reason: v1alpha1.ReasonFail, message: end.Why + ": " + v.Status.Verified().Message}
+		if err := r.take(ctx, v, s); err != nil && first == nil {
+			first = err
+		}
+	}
 	return first
 }
 

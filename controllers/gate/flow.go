@@ -112,14 +112,25 @@ func ofEarlierGate(v *v1alpha1.LatencyVerification, gate *v1alpha1.LatencyGate) 
 	return v.Status.GateUID != "" && v.Status.GateUID != string(gate.UID)
 }
 
-// retainedFor returns how long a node that the gate lost is still retained: at most spec.releaseAfter, even if a clock went back. A
-// Node that registered again is retained from then on.
+// lookAgain is the time between the two looks after which a node is released.
+const lookAgain = 30 * time.Second
+
+// retainedFor returns how long a node that the gate lost is still retained: at most spec.releaseAfter, even if a clock went back, and
+// until a second look has found that this is over, because a clock may have jumped. A Node that registered again is retained from then on.
 func (w *world) retainedFor() time.Duration {
-	whole := w.gate.Spec.ReleaseAfter.Duration
-	if r := w.verification.Status.Retained; r != nil && (r.Reason != v1alpha1.ReasonNodeDeleted || w.node == nil) {
-		return min(whole, whole-w.now.Sub(r.StartTime.Time))
+	whole, r := w.gate.Spec.ReleaseAfter.Duration, w.verification.Status.Retained
+	if r == nil || r.Reason == v1alpha1.ReasonNodeDeleted && w.node != nil {
+		return whole
 	}
-	return whole
+	left := min(whole, whole-w.now.Sub(r.StartTime.Time))
+	switch due := r.DueTime; {
+	case left > 0:
+		return left
+	case due == nil || due.After(w.now):
+		return lookAgain
+	default:
+		return lookAgain - w.now.Sub(due.Time)
+	}
 }
 
 // keepsFail reports whether a requested deletion must wait for a Pass, because accepted results would be forgotten, or that a

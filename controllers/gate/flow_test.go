@@ -112,13 +112,18 @@ func retained(since time.Duration) func(*world) {
 	return status(func(s *v1alpha1.LatencyVerificationStatus) { s.Retained = &v1alpha1.Retention{StartTime: *at(since)} })
 }
 
+// lookedAt makes the first look that found the end of the retention one that long ago.
+func lookedAt(since time.Duration) func(*world) {
+	return func(w *world) { w.verification.Status.Retained.DueTime = at(since) }
+}
+
 // gone59 and gone60 make the Node one that was deleted that many minutes ago.
 func gone59(w *world) { wasGone(w, 59*time.Minute) }
 func gone60(w *world) { wasGone(w, time.Hour) }
 
 func wasGone(w *world, since time.Duration) {
 	unverified(v1alpha1.ReasonNodeDeleted)(w.verification)
-	w.verification.Status.Retained = &v1alpha1.Retention{Reason: v1alpha1.ReasonNodeDeleted, StartTime: *at(since)}
+	w.verification.Status.Retained = &v1alpha1.Retention{Reason: v1alpha1.ReasonNodeDeleted, StartTime: *at(since), DueTime: at(lookAgain)}
 }
 
 func machines(w *world, was, is string) {
@@ -240,21 +245,23 @@ func TestDecide(t *testing.T) {
 		}), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
 		"a verdict that does not come": {all(measured(metav1.ConditionUnknown, v1alpha1.ReasonNotJudged), began(time.Hour), func(w *world) { w.benchmark.Status.CompletionTime = at(5 * time.Minute) }), eventHeldUp, unverifiedState, v1alpha1.ReasonNoProgress, "without a verdict"},
 
-		"a node that the gate does not select":          {notSelected, eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
-		"one that is retained":                          {all(notSelected, retained(59*time.Minute)), eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
-		"one that was retained long enough":             {all(notSelected, retained(time.Hour)), eventReleased, verifiedState, v1alpha1.ReasonPassed, "spec.releaseAfter"},
-		"one that is selected again after that":         {retained(2 * time.Hour), eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
-		"one that is retained when clocks go back":      {all(notSelected, retained(-time.Hour)), eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
-		"a boot of one that is retained":                {all(notSelected, retained(time.Minute), booted), eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
-		"one that is retained and was made again":       {all(notSelected, func(w *world) { w.node.UID = "uid-other" }), eventReturned, unverifiedState, v1alpha1.ReasonNodeReplaced, ""},
-		"one that another gate has":                     {all(taken, retained(time.Minute)), eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
-		"one that another gate has had for long enough": {all(taken, retained(time.Hour)), eventReleased, verifiedState, v1alpha1.ReasonPassed, ""},
-		"one that failed and was retained long enough":  {all(notSelected, retained(time.Hour), func(w *world) { in(failedState)(w.verification) }), eventReleased, failedState, v1alpha1.ReasonPassed, ""},
-		"a benchmark that was deleted":                  {all(running, func(w *world) { w.benchmark = nil }), eventDiscarded, unverifiedState, v1alpha1.ReasonBenchmarkDeleted, "measured again"},
-		"one that is being deleted, passed":             {all(passed, func(w *world) { w.benchmark.DeletionTimestamp = at(0) }), eventDiscarded, unverifiedState, v1alpha1.ReasonBenchmarkDeleted, ""},
-		"another one of its name, passed":               {all(passed, func(w *world) { w.benchmark.UID = "uid-forged" }), eventDiscarded, unverifiedState, v1alpha1.ReasonBenchmarkDeleted, ""},
-		"one that was edited, passed":                   {all(passed, func(w *world) { w.edited = true }), eventDiscarded, unverifiedState, v1alpha1.ReasonBenchmarkEdited, ""},
-		"one that was deleted for the third time":       {all(running, func(w *world) { w.benchmark = nil; w.verification.Status.Discarded = 2 }), eventUndecided, inconclusiveState, v1alpha1.ReasonBenchmarkDeleted, "repeatedly"},
+		"a node that the gate does not select":                    {notSelected, eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
+		"one that is retained":                                    {all(notSelected, retained(59*time.Minute)), eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
+		"one that was retained long enough":                       {all(notSelected, retained(time.Hour), lookedAt(lookAgain)), eventReleased, verifiedState, v1alpha1.ReasonPassed, "spec.releaseAfter"},
+		"one whose retention has just ended":                      {all(notSelected, retained(time.Hour)), eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
+		"one whose retention had ended by a clock that went back": {all(notSelected, retained(61*time.Minute), lookedAt(-time.Hour)), eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
+		"one that is selected again after that":                   {retained(2 * time.Hour), eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
+		"one that is retained when clocks go back":                {all(notSelected, retained(-time.Hour)), eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
+		"a boot of one that is retained":                          {all(notSelected, retained(time.Minute), booted), eventChanged, unverifiedState, v1alpha1.ReasonIdentityChanged, ""},
+		"one that is retained and was made again":                 {all(notSelected, func(w *world) { w.node.UID = "uid-other" }), eventReturned, unverifiedState, v1alpha1.ReasonNodeReplaced, ""},
+		"one that another gate has":                               {all(taken, retained(time.Minute)), eventNothing, verifiedState, v1alpha1.ReasonPassed, ""},
+		"one that another gate has had for long enough":           {all(taken, retained(time.Hour), lookedAt(lookAgain)), eventReleased, verifiedState, v1alpha1.ReasonPassed, ""},
+		"one that failed and was retained long enough":            {all(notSelected, retained(time.Hour), lookedAt(lookAgain), func(w *world) { in(failedState)(w.verification) }), eventReleased, failedState, v1alpha1.ReasonPassed, ""},
+		"a benchmark that was deleted":                            {all(running, func(w *world) { w.benchmark = nil }), eventDiscarded, unverifiedState, v1alpha1.ReasonBenchmarkDeleted, "measured again"},
+		"one that is being deleted, passed":                       {all(passed, func(w *world) { w.benchmark.DeletionTimestamp = at(0) }), eventDiscarded, unverifiedState, v1alpha1.ReasonBenchmarkDeleted, ""},
+		"another one of its name, passed":                         {all(passed, func(w *world) { w.benchmark.UID = "uid-forged" }), eventDiscarded, unverifiedState, v1alpha1.ReasonBenchmarkDeleted, ""},
+		"one that was edited, passed":                             {all(passed, func(w *world) { w.edited = true }), eventDiscarded, unverifiedState, v1alpha1.ReasonBenchmarkEdited, ""},
+		"one that was deleted for the third time":                 {all(running, func(w *world) { w.benchmark = nil; w.verification.Status.Discarded = 2 }), eventUndecided, inconclusiveState, v1alpha1.ReasonBenchmarkDeleted, "repeatedly"},
 		"one that failed to measure": {all(running, func(w *world) {
 			w.benchmark.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionFalse, v1alpha1.ReasonFailed, "ToolFailed"))
 		}), eventUndecided, inconclusiveState, v1alpha1.ReasonBenchmarkFailed, "ToolFailed"},

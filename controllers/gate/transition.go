@@ -50,6 +50,7 @@ const (
 	eventStarted   nodeEvent = "Started"
 	eventRefused   nodeEvent = "BenchmarkRefused"
 	eventOtherPeer nodeEvent = "SecondPeer"
+	eventAlone     nodeEvent = "NoSecondPeer"
 	eventHeldUp    nodeEvent = "HeldUp"
 	eventDiscarded nodeEvent = "Discarded"
 	eventPassed    nodeEvent = "Passed"
@@ -149,6 +150,7 @@ var transitions = []transition{
 		clears: []statusField{fieldBenchmark}, does: []effect{countDiscarded}},
 	{event: eventOtherPeer, when: "the verdict is Fail for the first time, and there is another peer", from: measuringOnly, to: v1alpha1.VerificationUnverified,
 		clears: []statusField{fieldBenchmark, fieldSetback, fieldTurn}, does: []effect{record, suspectPeer}},
+	{event: eventAlone, when: "the verdict was Fail, and there is no other peer any more", from: unverifiedOnly, to: v1alpha1.VerificationFailed, clears: tries},
 	{event: eventPassed, when: "the verdict is Pass", from: measuringOnly, to: v1alpha1.VerificationVerified,
 		clears: slices.Concat(confirmed, []statusField{fieldChanged}), does: []effect{record, acceptPass}},
 	{event: eventFailed, when: "the verdict is Fail", from: measuringOnly, to: v1alpha1.VerificationFailed, clears: tries, does: []effect{record, confirmFail}},
@@ -474,9 +476,15 @@ func (w *world) retained(reason string, after time.Duration, format string, argu
 		return reason == v1alpha1.ReasonNotSelected || reason == v1alpha1.ReasonTaken
 	}
 	if before := w.verification.Status.Retained; before != nil && (before.Reason == reason || before.Reason == "" || owned(before.Reason) && owned(reason)) {
-		r.StartTime = before.StartTime
+		r.StartTime, r.DueTime = before.StartTime, before.DueTime
 	}
 	r.EndTime = metav1.Time{Time: r.StartTime.Add(after)}
+	switch over := !w.now.Before(r.EndTime.Time); {
+	case !over || r.DueTime != nil && r.DueTime.After(w.now):
+		r.DueTime = nil
+	case r.DueTime == nil:
+		r.DueTime = &metav1.Time{Time: w.now}
+	}
 	r.Message = text.Shorten(fmt.Sprintf(format, argument, r.EndTime.UTC().Format(time.RFC3339), w.verification.Name), maxRetained)
 	return r
 }

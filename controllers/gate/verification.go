@@ -26,6 +26,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/identity"
 	"github.com/tailgate-dev/tailgate/internal/metrics"
 	"github.com/tailgate-dev/tailgate/internal/observe"
@@ -364,7 +365,7 @@ func sameNode(a, b *corev1.Node) bool {
 		all[0][2] = "" // A kubelet that is not well changes the message of Ready again and again.
 		return all
 	}
-	return a.UID == b.UID && a.Spec.Unschedulable == b.Spec.Unschedulable && equality.Semantic.DeepEqual(a.Status.NodeInfo, b.Status.NodeInfo) &&
+	return a.UID == b.UID && a.Annotations[foreign.AnnotationNodeState] == b.Annotations[foreign.AnnotationNodeState] && a.Spec.Unschedulable == b.Spec.Unschedulable && equality.Semantic.DeepEqual(a.Status.NodeInfo, b.Status.NodeInfo) &&
 		conditions(a) == conditions(b) && a.DeletionTimestamp.IsZero() == b.DeletionTimestamp.IsZero() &&
 		equality.Semantic.DeepEqual(a.Labels, b.Labels) && equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) &&
 		equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable)

@@ -39,6 +39,8 @@ const (
 	postponeAfter = 10 * time.Minute
 	// goneAfter is when a missing Node ends its pairs, longer than a replacement.
 	goneAfter = 30 * time.Minute
+	// awayAfter is when a Node that is not ready ends its pairs, longer than a repair.
+	awayAfter = 24 * time.Hour
 )
 
 // decide chooses the next steps. It is pure.
@@ -75,7 +77,9 @@ func decide(w *world) steps {
 	s.update = w.outdated
 	for _, missing := range w.matrix.Status.MissingNodes {
 		if !missing.Gone {
-			s.again = queue.Soonest(s.again, missing.StartTime.Add(goneAfter).Sub(w.now))
+			for _, limit := range []time.Duration{goneAfter, awayAfter} {
+				s.again = queue.Soonest(s.again, max(0, missing.StartTime.Add(limit).Sub(w.now)))
+			}
 		}
 	}
 	if w.matrix.Spec.Suspend {

@@ -24,11 +24,17 @@ func missing(name string, before time.Duration) func(*world) {
 }
 
 // lookAtNodes observes the Nodes of the matrix without those that are missing.
-func (w *world) lookAtNodes(missing ...string) {
+func (w *world) lookAtNodes(missing ...string) { w.lookAt("", missing...) }
+
+func (w *world) lookAt(notReady string, missing ...string) {
 	planned := sets.New(w.matrix.Status.Nodes...).Insert(w.matrix.Status.Server)
 	var nodes []corev1.Node
 	for _, name := range sets.List(planned.Difference(sets.New(missing...))) {
-		nodes = append(nodes, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		node := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if name != notReady {
+			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		}
+		nodes = append(nodes, node)
 	}
 	w.observeMissing(planned, nodes)
 }
@@ -86,9 +92,25 @@ func TestNodeComesBack(t *testing.T) {
 	}
 }
 
+// A Node that is not ready for a day ends its pairs, as one that is gone.
+func TestNodeIsAwayForLong(t *testing.T) {
+	w := makeWorld()
+	for after, gone := range map[time.Duration]bool{0: false, awayAfter - time.Minute: false, awayAfter: true} {
+		w.matrix.Status.MissingNodes = []v1alpha1.MissingNode{{Name: "d", StartTime: metav1.Time{Time: noon}}}
+		w.now = noon.Add(after)
+		if w.lookAt("d"); w.gone["d"].IsZero() == gone {
+			t.Errorf("after %s: gone %v", after, w.gone)
+		}
+	}
+	w.matrix.Status.MissingNodes, w.now = []v1alpha1.MissingNode{{Name: "d", StartTime: metav1.Time{Time: noon}}}, noon.Add(awayAfter-time.Minute)
+	if w.lookAtNodes(); len(w.matrix.Status.MissingNodes) > 0 {
+		t.Errorf("a node that is ready again is %v", w.matrix.Status.MissingNodes)
+	}
+}
+
 // A matrix without one of its nodes ends, and is no pass.
 func TestMatrixWithoutANodeEnds(t *testing.T) {
-	const gone = "x-p1: NodeGone: node d has not existed since 2026-"
+	const gone = "x-p1: NodeGone: node d has not existed, or not been ready, since 2026-"
 	others := func(outcome v1alpha1.VerdictOutcome, reason string) *world {
 		return makeWorld(withGate(2*time.Microsecond), withChild(2, judgedAs(outcome, reason)), withChild(4, judgedAs(v1alpha1.VerdictPass, v1alpha1.ReasonPass)),
 			withChild(6, judgedAs(v1alpha1.VerdictPass, v1alpha1.ReasonPass)), missing("d", time.Hour))

@@ -156,11 +156,14 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *world) error {
 	return nil
 }
 
-// observeMissing finds missing nodes of the plan. One missing for goneAfter stays gone.
+// observeMissing finds nodes of the plan that do not exist or are not ready. One that is missing for goneAfter, or not ready for
+// awayAfter, stays gone.
 func (w *world) observeMissing(planned sets.Set[string], nodes []corev1.Node) {
-	status, found := &w.matrix.Status, sets.New[string]()
+	status, found, ready := &w.matrix.Status, sets.New[string](), sets.New[string]()
 	for i := range nodes {
-		found.Insert(nodes[i].Name)
+		if found.Insert(nodes[i].Name); preflight.NodeReady(nodes[i]) {
+			ready.Insert(nodes[i].Name)
+		}
 	}
 	w.gone = map[string]time.Time{}
 	var missing []v1alpha1.MissingNode
@@ -169,10 +172,14 @@ func (w *world) observeMissing(planned sets.Set[string], nodes []corev1.Node) {
 		if i := slices.IndexFunc(status.MissingNodes, func(n v1alpha1.MissingNode) bool { return n.Name == name }); i >= 0 && !status.MissingNodes[i].StartTime.After(w.now) {
 			node = status.MissingNodes[i]
 		}
-		if found.Has(name) && !node.Gone {
+		if ready.Has(name) && !node.Gone {
 			continue
 		}
-		if node.Gone = node.Gone || w.now.Sub(node.StartTime.Time) >= goneAfter; node.Gone {
+		limit := goneAfter
+		if found.Has(name) {
+			limit = awayAfter
+		}
+		if node.Gone = node.Gone || w.now.Sub(node.StartTime.Time) >= limit; node.Gone {
 			w.gone[name] = node.StartTime.Time
 		}
 		missing = append(missing, node)
@@ -201,7 +208,7 @@ func (w *world) ended(number int32) bool {
 
 func (w *world) whyGone(number int32) string {
 	name, since := w.goneOf(number)
-	return fmt.Sprintf("%s: %s: node %s has not existed since %s", w.matrix.PairName(number), v1alpha1.ReasonNodeGone, name, since.UTC().Format(time.RFC3339))
+	return fmt.Sprintf("%s: %s: node %s has not existed, or not been ready, since %s", w.matrix.PairName(number), v1alpha1.ReasonNodeGone, name, since.UTC().Format(time.RFC3339))
 }
 
 func (r *Reconciler) observeBaseline(ctx context.Context, w *world) error {

@@ -19,7 +19,10 @@ const (
 	// Draining or DrainComplete; absent until the operator has looked at the node.
 	AnnotationDesiredState = "sriovnetwork.openshift.io/desired-state"
 	AnnotationCurrentState = "sriovnetwork.openshift.io/current-state"
-	// SriovIdle is the value of both while no operator drains the node.
+	// AnnotationNodeState is the desired state on the Node. The node's daemon sets it to Idle when it has made the VFs
+	// anew and restarted the device plugin.
+	AnnotationNodeState = "sriovnetwork.openshift.io/state"
+	// SriovIdle is the value of all while no operator drains the node.
 	SriovIdle = "Idle"
 	// SriovSucceeded means that the node's NICs have their settings.
 	SriovSucceeded = "Succeeded"

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
@@ -151,9 +152,10 @@ func (k Keys) Compare(v *v1alpha1.LatencyVerification, gate types.UID, node Subj
 func (k Keys) present(s *v1alpha1.LatencyVerificationStatus, node Subject, now time.Time) Comparison {
 	c := Comparison{Values: k.Of(node)}
 	seen := maps.Clone(c.Values)
+	var renewed []v1alpha1.IdentityChange
 	for key, is := range seen {
 		was, recorded := s.Identity[key]
-		if reported(key, is) || !recorded || !reported(key, was) {
+		if !recorded || !reported(key, was) {
 			continue
 		}
 		limit := absenceLimit(key)
@@ -163,7 +165,15 @@ func (k Keys) present(s *v1alpha1.LatencyVerificationStatus, node Subject, now t
 		if i >= 0 && s.Absent[i].EndTime.Sub(now) <= limit {
 			a = s.Absent[i]
 		}
-		if !now.Before(a.EndTime.Time) {
+		renewing := strings.HasPrefix(key, devicePrefix) && cmp.Or(node.Annotations[foreign.AnnotationNodeState], foreign.SriovIdle) != foreign.SriovIdle
+		a.Renewed = a.Renewed || renewing
+		switch {
+		case !reported(key, is) && now.Before(a.EndTime.Time):
+		case renewing && is == was:
+		case a.Renewed && is == was:
+			renewed = append(renewed, v1alpha1.IdentityChange{Key: key, From: was, To: is + ", made anew"})
+			continue
+		default:
 			continue
 		}
 		if c.Values[key], c.Absent = was, append(c.Absent, a); i >= 0 {
@@ -171,7 +181,8 @@ func (k Keys) present(s *v1alpha1.LatencyVerificationStatus, node Subject, now t
 		}
 	}
 	slices.SortFunc(c.Absent, func(a, b v1alpha1.AbsentKey) int { return cmp.Compare(a.Key, b.Key) })
-	c.Changes, c.Seen = Changes(s.Identity, c.Values), Changes(s.Identity, seen)
+	slices.SortFunc(renewed, func(a, b v1alpha1.IdentityChange) int { return cmp.Compare(a.Key, b.Key) })
+	c.Changes, c.Seen = append(Changes(s.Identity, c.Values), renewed...), append(Changes(s.Identity, seen), renewed...)
 	return c
 }
 

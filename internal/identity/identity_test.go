@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
 )
 
 var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
@@ -149,6 +150,43 @@ func TestPresent(t *testing.T) {
 			}
 			if s.Absent = absent; len(absent) == 1 && len(seen(s, n, noon.Add(absenceLimit(c.key)))) == 0 {
 				t.Error("an absence that has ended is no change for readers")
+			}
+		})
+	}
+}
+
+// The daemon of sriov-network-operator sets the annotation of the Node before the drain, and to Idle when it has made the VFs anew and
+// restarted the device plugin (handleDrain and apply of its daemon.go). A restart of the device plugin alone sets nothing.
+func TestRenewedDevices(t *testing.T) {
+	const key, drain = "Devices/amd.com/vf", "Drain_Required"
+	type look struct{ state, count string }
+	for name, c := range map[string]struct {
+		looks []look
+		want  string
+	}{
+		"made anew":                       {[]look{{drain, "8"}, {drain, "0"}, {drain, "8"}, {"Idle", "8"}}, `Devices/amd.com/vf was "8" and is "8, made anew"`},
+		"made anew, seen only at its end": {[]look{{drain, "8"}, {"Idle", "8"}}, `Devices/amd.com/vf was "8" and is "8, made anew"`},
+		"made anew, Idle before they are": {[]look{{drain, "8"}, {"Idle", "0"}, {"Idle", "8"}}, `Devices/amd.com/vf was "8" and is "8, made anew"`},
+		"another number":                  {[]look{{drain, "8"}, {drain, "0"}, {"Idle", "4"}}, `Devices/amd.com/vf was "8" and is "4"`},
+		"still waiting for its drain":     {[]look{{drain, "8"}, {drain, "8"}}, ""},
+		"a restart of the device plugin":  {[]look{{"Idle", "8"}, {"Idle", "0"}, {"Idle", "8"}}, ""},
+		"no operator":                     {[]look{{"", "8"}, {"", "0"}, {"", "8"}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := &v1alpha1.LatencyVerification{Status: v1alpha1.LatencyVerificationStatus{State: v1alpha1.VerificationVerified, Identity: map[string]string{key: "8"}}}
+			for i, l := range c.looks {
+				n := &corev1.Node{}
+				n.Annotations = map[string]string{foreign.AnnotationNodeState: l.state}
+				set(n, key, l.count)
+				is := Keys{key}.Compare(v, "", Subject{n}, noon.Add(time.Duration(i)*time.Minute))
+				want := ""
+				if i == len(c.looks)-1 {
+					want = c.want
+				}
+				if got := Sentence(is.Changes); got != want {
+					t.Errorf("look %d: %q, want %q", i, got, want)
+				}
+				v.Status.Absent = is.Absent
 			}
 		})
 	}

@@ -24,7 +24,7 @@ type Start struct {
 	PeerVerified bool
 }
 
-// End is a turn that ends without a result, and why.
+// End is a wait that ends without a result, and why.
 type End struct {
 	Verification *v1alpha1.LatencyVerification
 	Why          string
@@ -38,8 +38,9 @@ type Choice struct {
 	// become unverified now. Unplaced are the due nodes without room for their own pod or a peer's.
 	Due      []Start
 	Unplaced map[string]string
-	// Ended are the turns that end before a measurement: the nodes are given back as they were.
-	Ended []End
+	// Ended are the turns that end before a measurement: the nodes are given back as they were. Alone
+	// are nodes that failed with one peer, and for which there is no other any more.
+	Ended, Alone []End
 	// Waiting is the reason why an unverified node is not measured yet, by the name of the node.
 	Waiting map[string]string
 	// Unmeasurable are those that only a user can make measurable, and Overlong those that have waited
@@ -74,8 +75,8 @@ const turnLimit = 5 * time.Minute
 type obstacle struct {
 	message string
 	// lasting is true if only a user can remove it, turn if it ends when others have been measured, and
-	// brief if it ends within a moment.
-	lasting, turn, brief bool
+	// brief if it ends within a moment. alone is true if there is no peer.
+	lasting, turn, brief, alone bool
 }
 
 // chooser is a choice that is being made.
@@ -146,8 +147,13 @@ func (c *chooser) start(free int) {
 		case why.message == "":
 		case v.Status.Turn != nil:
 			c.lend(v, why)
+		case why.alone && v.Status.SuspectPeer != "" && c.Now.Sub(ptr.Deref(v.Status.LastTransitionTime, metav1.Time{}).Time) > turnLimit:
+			c.Alone = append(c.Alone, End{v, why.message})
 		default:
 			c.wait(v, why)
+			if why.alone && v.Status.SuspectPeer != "" {
+				c.Again = queue.Soonest(c.Again, turnLimit)
+			}
 			if OfNode.Left(v.Status.Setback, c.Now) > 0 || v.Status.SuspectPeer != "" {
 				c.held++
 			}
@@ -254,6 +260,8 @@ func (s *Snapshot) unfit(v *v1alpha1.LatencyVerification) obstacle {
 	switch {
 	case is.Stale != "":
 		return obstacle{message: "the node has just changed", brief: true}
+	case len(is.Absent) > 0 && is.Absent[0].Renewed:
+		return obstacle{message: fmt.Sprintf("the SR-IOV network operator makes %s anew", is.Absent[0].Key)}
 	case len(is.Absent) > 0:
 		return obstacle{message: fmt.Sprintf("the node does not report %s now; until %s, the last value is kept",
 			is.Absent[0].Key, is.Absent[0].EndTime.UTC().Format(time.TimeOnly))}
@@ -302,12 +310,12 @@ func (p peers) withoutPeer(v *v1alpha1.LatencyVerification) obstacle {
 	case slices.ContainsFunc(others, func(name string) bool { return p.busy[name] }):
 		return obstacle{message: "every other node with which it can be measured is in use", turn: true}
 	case len(others) > 0:
-		return obstacle{message: "it has failed with the only other node with which it can be measured, and which of them is slow is unknown", lasting: true}
+		return obstacle{message: "it has failed with the only other node with which it can be measured, and which of them is slow is unknown", lasting: true, alone: true}
 	}
 	if i := slices.IndexFunc(p.passing, func(n v1alpha1.NodeLine) bool { return n.Name != v.Spec.NodeName }); i >= 0 {
 		return obstacle{message: fmt.Sprintf("no other node with which it can be measured is usable now; %s: %s", p.passing[i].Name, p.passing[i].Message)}
 	}
-	return obstacle{message: "there is no other node to measure it with that is ready, free and not failed; add one, or change spec.template.spec.placement.server", lasting: true}
+	return obstacle{message: "there is no other node to measure it with that is ready, free and not failed; add one, or change spec.template.spec.placement.server", lasting: true, alone: true}
 }
 
 // requested returns the nodes for which users requested a turn.
