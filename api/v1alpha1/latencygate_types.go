@@ -279,6 +279,19 @@ type NodeLine struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
+	// held is true if the gate holds the node back.
+	// +optional
+	Held bool `json:"held,omitempty"`
+	// since is since when the node is in this state.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
+	// ends is what ends the state.
+	// +optional
+	// +kubebuilder:validation:MaxLength=160
+	Ends string `json:"ends,omitempty"`
+	// user is true if a user must act.
+	// +optional
+	User bool `json:"user,omitempty"`
 }
 
 // MaxSpreads and MaxChanges are the maximum numbers of entries of status.spread and status.changes of a LatencyGate.

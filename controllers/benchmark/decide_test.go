@@ -33,6 +33,36 @@ type decision struct {
 
 func on(changes ...func(*world)) []func(*world) { return changes }
 
+// evicted makes a pod one that kubectl drain evicts: the API server sets the condition and deletes the pod.
+func evicted(p *corev1.Pod) {
+	p.DeletionTimestamp = &metav1.Time{Time: noon}
+	p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI"})
+}
+
+func cordoned(node string) func(*world) { return func(w *world) { w.cordoned = []string{node} } }
+
+// A user of the namespace can evict pods, and cannot cordon nodes.
+func TestDecideDrained(t *testing.T) {
+	checkDecisions(t, map[string]decision{
+		"a drain of the client's node": {
+			changes: on(active(time.Minute), withServer(running), withClient(running, evicted), cordoned("a")),
+			kind:    stepConclude, reason: v1alpha1.OutcomeEvicted, message: []string{"drain of node a", "client"},
+		},
+		"a drain of the server's node": {
+			changes: on(active(time.Minute), withServer(running, evicted), withClient(running), cordoned("b")),
+			kind:    stepConclude, reason: v1alpha1.OutcomeEvicted, message: []string{"drain of node b", "server"},
+		},
+		"an eviction by a user": {
+			changes: on(active(time.Minute), withServer(running), withClient(running, evicted), cordoned("b")),
+			kind:    stepFollow, reason: v1alpha1.ReasonRunning,
+		},
+		"a drain after the end": {
+			changes: on(active(time.Minute), withServer(succeeded(time.Second)), withClient(succeeded(time.Second), evicted), cordoned("a")),
+			kind:    stepCollect, reason: v1alpha1.ReasonRunning,
+		},
+	})
+}
+
 func checkDecisions(t *testing.T, cases map[string]decision) {
 	t.Helper()
 	for name, c := range cases {

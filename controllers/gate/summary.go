@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,6 +37,7 @@ func summarize(s *snapshot, chosen turns.Choice) {
 		if reason := cmp.Or(chosen.Waiting[line.Name], s.heldUp[line.Name]); reason != "" {
 			line.Message = reason + "; " + line.Message
 		}
+		s.outlook(&line, v, slices.Contains(chosen.Unmeasurable, line.Name))
 		lines = append(lines, line)
 	}
 	for _, v := range s.Leaving {
@@ -49,6 +51,7 @@ func summarize(s *snapshot, chosen turns.Choice) {
 			line.Message = v.Status.Retained.Message
 		}
 		s.doubt(&line, v)
+		s.outlook(&line, v, false)
 		lines = append(lines, line)
 	}
 	for _, node := range s.Missing {
@@ -62,6 +65,35 @@ func summarize(s *snapshot, chosen turns.Choice) {
 	s.Gate.SetCondition(operational(s, chosen))
 	s.Gate.SetCondition(passed(s))
 	standing.Publish(&status.Conditions, s.Gate.Generation, s.Now, standing.OfGate(s.Gate))
+}
+
+// outlook says whether the gate holds the node back, since when the node is in its state, what ends it, and whether a user must act.
+func (s *snapshot) outlook(line *v1alpha1.NodeLine, v *v1alpha1.LatencyVerification, unmeasurable bool) {
+	line.Held, line.Since = turns.Held(s.Gate, v) && line.State != v1alpha1.VerificationAway, v.Status.LastTransitionTime
+	judge := fmt.Sprintf("kubectl tailgate verify %s", v.Name)
+	switch line.State {
+	case v1alpha1.VerificationFailed:
+		line.Ends, line.User = "a Pass after a repair: "+judge, true
+	case v1alpha1.VerificationInconclusive:
+		line.Ends, line.User = "a result that is accepted, or a Pass: "+judge, true
+	case v1alpha1.VerificationMeasuring:
+		line.Ends = "the verdict of its benchmark"
+	case v1alpha1.VerificationAway:
+		line.Ends = "its return: the node is ready, and has not changed"
+	case v1alpha1.VerificationVerified:
+	case v1alpha1.VerificationUnverified, "":
+		switch r := v.Status.Retained; {
+		case r != nil:
+			line.Ends = "the end of its retention at " + r.EndTime.UTC().Format(time.RFC3339)
+		case unmeasurable:
+			line.Ends, line.User = "a measurement, which needs what the message says", true
+		case s.Gate.Spec.Suspend:
+			line.Ends, line.User = "a measurement, after the end of spec.suspend", true
+		default:
+			line.Ends = "a measurement"
+		}
+	}
+	line.Ends = text.Shorten(line.Ends, 160)
 }
 
 // doubt counts a verified node that is away, or has changed and is not held back yet, as that.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -108,15 +109,53 @@ func TestSummarize(t *testing.T) {
 	}
 }
 
+// Each node that is not verified says whether it is held, since when, what ends that, and whether a user must act.
+func TestOutlookOfNodes(t *testing.T) {
+	for name, c := range map[string]struct {
+		state        v1alpha1.VerificationState
+		unmeasurable bool
+		change       func(*v1alpha1.LatencyGate, *v1alpha1.LatencyVerification)
+		held, user   bool
+		ends         string
+	}{
+		"failed":       {v1alpha1.VerificationFailed, false, nil, true, true, "a Pass after a repair: kubectl tailgate verify up.n"},
+		"inconclusive": {v1alpha1.VerificationInconclusive, false, nil, true, true, "a result that is accepted, or a Pass: kubectl tailgate verify up.n"},
+		"away":         {v1alpha1.VerificationAway, false, nil, false, false, "its return: the node is ready, and has not changed"},
+		"waiting":      {v1alpha1.VerificationUnverified, false, nil, true, false, "a measurement"},
+		"unmeasurable": {v1alpha1.VerificationUnverified, true, nil, true, true, "a measurement, which needs what the message says"},
+		"suspended": {v1alpha1.VerificationUnverified, false, func(g *v1alpha1.LatencyGate, _ *v1alpha1.LatencyVerification) { g.Spec.Suspend = true },
+			true, true, "a measurement, after the end of spec.suspend"},
+		"retained": {v1alpha1.VerificationUnverified, false, func(_ *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) {
+			v.Status.Retained = &v1alpha1.Retention{EndTime: *at(-time.Hour)}
+		}, true, false, "the end of its retention at 2026-05-04T13:00:00Z"},
+		"as found": {v1alpha1.VerificationUnverified, false, func(g *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) {
+			g.Spec.Enforcement.Mode, v.Status.AsFound = v1alpha1.EnforcementChanges, true
+		}, false, false, "a measurement"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, v := makeGate(), makeVerification("n", in(c.state))
+			if c.change != nil {
+				c.change(g, v)
+			}
+			s, line := &snapshot{Snapshot: &turns.Snapshot{Gate: g}}, v1alpha1.NodeLine{Name: "n", State: c.state}
+			s.outlook(&line, v, c.unmeasurable)
+			want := v1alpha1.NodeLine{Name: "n", State: c.state, Held: c.held, Since: v.Status.LastTransitionTime, Ends: c.ends, User: c.user}
+			if diff := cmp.Diff(want, line); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 func TestSummarizeWhatJustHappened(t *testing.T) {
 	a, b, c := makeVerification("a", unverified(v1alpha1.ReasonNewNode)), makeVerification("b"), makeVerification("c", unverified(v1alpha1.ReasonNewNode))
 	s := &snapshot{Snapshot: &turns.Snapshot{Gate: makeGate()}}
 	s.Verifications = []*v1alpha1.LatencyVerification{a, b, c}
 	summarize(s, turns.Choice{Starts: []turns.Start{{Verification: a, Peer: "d", PeerVerified: true}}, Due: []turns.Start{{Verification: b}}, Waiting: map[string]string{"c": "others are measured first"}})
 	want := []v1alpha1.NodeLine{
-		{Name: "a", State: v1alpha1.VerificationMeasuring, Message: "because"},
-		{Name: "b", State: v1alpha1.VerificationUnverified, Message: "all 2 rules pass"},
-		{Name: "c", State: v1alpha1.VerificationUnverified, Message: "others are measured first; because"},
+		{Name: "a", State: v1alpha1.VerificationMeasuring, Message: "because", Held: true, Since: at(time.Minute), Ends: "the verdict of its benchmark"},
+		{Name: "b", State: v1alpha1.VerificationUnverified, Message: "all 2 rules pass", Held: true, Since: at(time.Hour), Ends: "a measurement"},
+		{Name: "c", State: v1alpha1.VerificationUnverified, Message: "others are measured first; because", Held: true, Since: at(time.Minute), Ends: "a measurement"},
 	}
 	if diff := cmp.Diff(want, s.Gate.Status.NotVerified); diff != "" {
 		t.Error(diff)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/export"
@@ -120,6 +121,11 @@ type fleetNode struct {
 	Measured string `json:"measured,omitempty"`
 	Peer     string `json:"peer,omitempty"`
 	Message  string `json:"message,omitempty"`
+	// Held, Since, Ends and User are those of the gate's status, for the nodes that it names.
+	Held  bool   `json:"held,omitempty"`
+	Since string `json:"since,omitempty"`
+	Ends  string `json:"ends,omitempty"`
+	User  bool   `json:"user,omitempty"`
 }
 
 // fleet returns a gate's nodes' last results in a format, highest ratio to baseline first.
@@ -136,6 +142,10 @@ func (c *cluster) fleet(ctx context.Context, of subject, form string) ([]byte, e
 	if err != nil {
 		return nil, err
 	}
+	gate := &v1alpha1.LatencyGate{}
+	if err := api.Get(ctx, of.key, gate); client.IgnoreNotFound(err) != nil {
+		return nil, err
+	}
 	rows := []fleetNode{}
 	for i := range all.Items {
 		v := &all.Items[i]
@@ -144,6 +154,13 @@ func (c *cluster) fleet(ctx context.Context, of subject, form string) ([]byte, e
 			h := v.Status.History[0]
 			row.P50, row.P99, row.Ratio, row.Outcome, row.Peer = h.P50, h.P99, h.Ratio, string(h.Outcome), h.Peer
 			row.Measured = h.CompletionTime.UTC().Format(time.RFC3339)
+		}
+		if n := slices.IndexFunc(gate.Status.NotVerified, func(l v1alpha1.NodeLine) bool { return l.Name == row.Node }); n >= 0 {
+			line := gate.Status.NotVerified[n]
+			row.Message, row.Held, row.Ends, row.User = line.Message, line.Held, line.Ends, line.User
+			if line.Since != nil {
+				row.Since = line.Since.UTC().Format(time.RFC3339)
+			}
 		}
 		rows = append(rows, row)
 	}
@@ -163,6 +180,29 @@ func (c *cluster) fleet(ctx context.Context, of subject, form string) ([]byte, e
 		}
 		fmt.Fprintln(t, strings.Join(cells, "\t"))
 	}
+	if err = t.Flush(); err != nil || len(gate.Status.NotVerified) == 0 {
+		return out.Bytes(), err
+	}
+	nodes := gate.Status.Nodes
+	fmt.Fprintf(t, "\nNot verified: %d of %d nodes", nodes.Total-nodes.Verified, nodes.Total)
+	if n := len(gate.Status.NotVerified); int(nodes.Total-nodes.Verified) > n {
+		fmt.Fprintf(t, ", the worst %d", n)
+	}
+	fmt.Fprintln(t, "\nNODE\tSTATE\tHELD\tSINCE\tUSER MUST ACT\tENDS WITH\tWHY")
+	for _, line := range gate.Status.NotVerified {
+		row := fleetNode{}
+		if i := slices.IndexFunc(rows, func(r fleetNode) bool { return r.Node == line.Name }); i >= 0 {
+			row = rows[i]
+		}
+		fmt.Fprintln(t, strings.Join([]string{line.Name, string(line.State), yesNo(line.Held), cmp.Or(row.Since, "-"), yesNo(line.User), cmp.Or(line.Ends, "-"), line.Message}, "\t"))
+	}
 	err = t.Flush()
 	return out.Bytes(), err
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
 }

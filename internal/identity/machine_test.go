@@ -6,9 +6,9 @@ import "testing"
 func TestMachines(t *testing.T) {
 	const known = "4C4C4544-0042-3510-8052-B4C04F573632"
 	for other, want := range map[string]struct{ same, different bool }{
-		known:                                  {true, false},
-		"4c4c4544-0042-3510-8052-b4c04f573632": {true, false},
-		"44454c4c-4200-1035-8052-b4c04f573632": {true, false}, // the byte order of SMBIOS before 2.6
+		known:                                           {true, false},
+		"4c4c4544-0042-3510-8052-b4c04f573632":          {true, false},
+		"44454c4c-4200-1035-8052-b4c04f573632":          {true, false}, // the byte order of SMBIOS before 2.6
 		"{4c4c4544-0042-3510-8052-b4c04f573632}":        {true, false},
 		"urn:uuid:4c4c4544-0042-3510-8052-b4c04f573632": {true, false},
 		"4c4c4544004235108052b4c04f573632\n":            {true, false},

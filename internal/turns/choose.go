@@ -306,14 +306,14 @@ const controlPlane = "node-role.kubernetes.io/control-plane"
 // busy or becomes usable by itself.
 func (p peers) withoutPeer(v *v1alpha1.LatencyVerification) obstacle {
 	others := slices.DeleteFunc(slices.Concat(p.verified, p.others), func(name string) bool { return name == v.Spec.NodeName })
+	passing := slices.IndexFunc(p.passing, func(n v1alpha1.NodeLine) bool { return n.Name != v.Spec.NodeName && n.Name != v.Status.SuspectPeer })
 	switch {
 	case slices.ContainsFunc(others, func(name string) bool { return p.busy[name] }):
 		return obstacle{message: "every other node with which it can be measured is in use", turn: true}
+	case passing >= 0:
+		return obstacle{message: fmt.Sprintf("no other node with which it can be measured is usable now; %s: %s", p.passing[passing].Name, p.passing[passing].Message)}
 	case len(others) > 0:
 		return obstacle{message: "it has failed with the only other node with which it can be measured, and which of them is slow is unknown", lasting: true, alone: true}
-	}
-	if i := slices.IndexFunc(p.passing, func(n v1alpha1.NodeLine) bool { return n.Name != v.Spec.NodeName }); i >= 0 {
-		return obstacle{message: fmt.Sprintf("no other node with which it can be measured is usable now; %s: %s", p.passing[i].Name, p.passing[i].Message)}
 	}
 	return obstacle{message: "there is no other node to measure it with that is ready, free and not failed; add one, or change spec.template.spec.placement.server", lasting: true, alone: true}
 }

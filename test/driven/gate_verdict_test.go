@@ -9,10 +9,12 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
 var _ = Describe("A gate", func() {
@@ -70,6 +72,29 @@ var _ = Describe("A gate", func() {
 		eventually(let).WithTimeout(10 * time.Minute).Should(Equal("Failed Fail: False false NoSchedule, " + isVerified + ", " + isVerified))
 		w.Upgrade(ctx, w.B, "6.2.0")
 		eventually(func() string { return w.Says(ctx, w.B) }).Should(HaveSuffix(heldBack))
+	})
+
+	It("fails a node whose second peer disappears before it could show which of them is slow", func(ctx SpecContext) {
+		w := NewGateWorld(ctx, "c")
+		other := w.Namespace + "-c"
+		w.Start()
+		w.Gate(ctx, MakeGate(w.Namespace))
+		for _, name := range []string{w.A, w.B, other} {
+			w.Expect(ctx, name, isVerified)
+		}
+		By("a slow upgrade while one of the peers is not ready")
+		w.ChangeNodeStatus(ctx, other, func(n *corev1.Node) { turns.NodeCondition(n, corev1.NodeReady).Status = corev1.ConditionFalse })
+		w.SlowNode(w.A)
+		w.Upgrade(ctx, w.A, "6.2.0")
+		w.Expect(ctx, w.A, "Unverified SecondPeer"+heldBack)
+		w.Pass(time.Hour)
+		Expect(w.Says(ctx, w.A)).To(Equal("Unverified SecondPeer"+heldBack), "the peer may return")
+		By("the end of that peer")
+		Expect(k8s.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: other}})).To(Succeed())
+		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+		v := w.Verification(ctx, w.A)
+		Expect(v.Status.FailConfirmed).To(BeFalse())
+		Expect(v.Status.Verified().Message).To(ContainSubstring("which of them is slow is unknown"))
 	})
 
 	It("holds back all of its nodes after an edit with which it can measure them", func(ctx SpecContext) {

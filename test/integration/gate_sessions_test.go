@@ -223,7 +223,7 @@ var _ = Describe("A gate of a fleet with sessions", func() {
 			Expect(missed).To(BeZero(), "a slower node passed")
 			Expect(wrong).To(BeNumerically("<=", max(1, size/100)), "an unchanged node failed")
 			if u > 2 {
-				Expect(counts["Verified"]).To(BeNumerically(">=", size*3/4))
+				Expect(counts["Verified"]).To(BeNumerically(">=", size*2/3), "what the bounds on wrong verdicts leave of the power")
 			}
 		}
 		largest := 0
