@@ -2,7 +2,7 @@
 // in the environment. "agent hold" sleeps in gates' hold pods. "agent verified" is their probe on
 // verified nodes: it fails if the node runs another boot or kernel than was verified. "agent
 // unverified", the probe of all others, fails. "agent inspect" inspects the node for kubectl
-// tailgate doctor, "agent answer" lets another inspect pod try the network. "agent bare" is one end
+// tailgate doctor, or another container for kubectl tailgate inspect; "agent answer" lets another inspect pod try the network. "agent bare" is one end
 // of a benchmark between two hosts without Kubernetes.
 package main
 
@@ -55,9 +55,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout 
 	case "unverified":
 		return errors.New("the latency of the node is not verified")
 	case "inspect":
-		inspection, err := inspector(getenv).Inspect(ctx)
+		inspection, err := inspect(ctx, inspector(getenv), getenv(plan.EnvContainer))
 		if err != nil {
-			return err
+			return errors.Join(err, result.Termination{Reason: v1alpha1.OutcomeAgentFailed, Message: err.Error()}.WriteFile(terminationLog))
 		}
 		return inspection.Write(stdout)
 	case "answer":
@@ -93,6 +93,13 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout 
 		return err
 	}
 	return a.Run(ctx)
+}
+
+func inspect(ctx context.Context, i agent.Inspector, container string) (result.Inspection, error) {
+	if container != "" {
+		return i.Workload(container)
+	}
+	return i.Inspect(ctx)
 }
 
 func inspector(getenv func(string) string) agent.Inspector {

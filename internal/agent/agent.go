@@ -105,7 +105,7 @@ func (a *Agent) measure(ctx context.Context) (result.Document, error) {
 	debug.SetMemoryLimit(256 << 20)
 
 	environ := environment(os.Environ(), a.Task)
-	h := host{a.Root, a.Task.Parent, a.Task.Borrowed}
+	h := host{root: a.Root, parent: a.Task.Parent, borrowed: a.Task.Borrowed}
 	cpus, allowed, err := h.cpusAllowed()
 	if err != nil {
 		return result.Document{}, err
@@ -166,7 +166,7 @@ func (e *endpoint) logf(format string, args ...any) {
 
 // document returns the result before the first cell.
 func (e *endpoint) document(address string) result.Document {
-	evidence := host{e.Root, e.Task.Parent, e.Task.Borrowed}.gather(e.measuringCPU, e.cpus, e.iface, e.environ)
+	evidence := (host{root: e.Root, parent: e.Task.Parent, borrowed: e.Task.Borrowed}).gather(e.measuringCPU, e.cpus, e.iface, e.environ)
 	e.watch = host{root: e.Root}.watch(e.measuringCPU, e.iface.Name)
 	evidence.Node, evidence.Address = e.Node, address
 	evidence.CPUsAllowed, evidence.AgentCPU = e.cpusAllowed, int32(e.agentCPU)

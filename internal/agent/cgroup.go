@@ -16,7 +16,7 @@ import (
 // nearest first, and the version of their hierarchy: 2 for file2, 1 for the controller's file1.
 func (h host) cgroups(controller, file2, file1 string) (dirs []string, version string) {
 	for _, way := range []struct{ version, controller, file string }{{"2", "", file2}, {"1", controller, file1}} {
-		dir, top := cgroupDir(h.read("proc/self/mountinfo"), h.read("proc/self/cgroup"), way.controller)
+		dir, top := h.cgroupDir(way.controller)
 		for ; len(dir) >= len(top) && dir != ""; dir = filepath.Dir(dir) {
 			if h.exists(filepath.Join(dir, way.file)) {
 				dirs = append(dirs, dir)
@@ -30,6 +30,15 @@ func (h host) cgroups(controller, file2, file1 string) (dirs []string, version s
 		}
 	}
 	return nil, ""
+}
+
+// cgroupDir returns the folder of the process's cgroup and its mount, as the agent sees them.
+func (h host) cgroupDir(controller string) (dir, top string) {
+	dir, top = cgroupDir(h.read(h.proc("mountinfo")), h.read(h.proc("cgroup")), controller)
+	if h.pid != 0 && dir != "" {
+		dir, top = filepath.Join(h.proc("root"), dir), filepath.Join(h.proc("root"), top)
+	}
+	return dir, top
 }
 
 // cgroupDir returns the folder of a process's cgroup, and its mount, from mountinfo and the cgroup
@@ -148,7 +157,7 @@ func (h host) cpusSet(dirs []string, version string) string {
 			own = cmp.Or(own, h.read(filepath.Join(dir, "cpuset.cpus")))
 		}
 	}
-	if first := h.read("proc/1/cgroup"); above == "" && first != "" && first != h.read("proc/self/cgroup") {
+	if first := h.read("proc/1/cgroup"); above == "" && first != "" && first != h.read(h.proc("cgroup")) {
 		above = h.field("proc/1/status", "Cpus_allowed_list")
 	}
 	limits, err := result.ParseCPUs(own)

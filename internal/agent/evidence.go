@@ -28,6 +28,16 @@ type host struct {
 	parent string
 	// borrowed is true if the allocated devices are not those of the interface.
 	borrowed bool
+	// pid is a process of another container whose cgroups count; 0: the agent's own.
+	pid int
+}
+
+// proc returns the path of a file in /proc of the process whose cgroups count.
+func (h host) proc(name string) string {
+	if h.pid == 0 {
+		return "proc/self/" + name
+	}
+	return fmt.Sprintf("proc/%d/%s", h.pid, name)
 }
 
 func (h host) read(path string) string {
@@ -106,9 +116,6 @@ func (h host) field(path, name string) string {
 	return ""
 }
 
-// pciAddress matches the names of functions on the PCI bus in sysfs.
-var pciAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
-
 // scalableFunction matches the auxiliary devices of scalable functions, such as mlx5_core.sf.4.
 var scalableFunction = regexp.MustCompile(`^\w+\.sf\.\d+$`)
 
@@ -124,7 +131,7 @@ func (h host) device(iface string, allocated map[string]string) (pci, dir, sourc
 	if base := filepath.Base(dir); strings.HasPrefix(base, "virtio") || scalableFunction.MatchString(base) {
 		dir = filepath.Dir(dir)
 	}
-	if pciAddress.MatchString(filepath.Base(dir)) {
+	if result.PCIAddress.MatchString(filepath.Base(dir)) {
 		return filepath.Base(dir), dir, result.PCIFromSysfs
 	}
 	addresses := pciAddresses(allocated)
@@ -196,7 +203,7 @@ func pciAddresses(allocated map[string]string) []string {
 	var addresses []string
 	for _, list := range allocated {
 		for address := range strings.SplitSeq(list, ",") {
-			if pciAddress.MatchString(address) {
+			if result.PCIAddress.MatchString(address) {
 				addresses = append(addresses, address)
 			}
 		}

@@ -94,7 +94,11 @@ func (h host) facts(cpu int, own []int, iface net.Interface, environ []string) f
 	h.cgroupFacts(f)
 	h.nicFacts(f, cpu, iface, environ)
 	environmentFacts(f, environ)
-	f.set("preload-file", strings.Join(preloads(h.read("etc/ld.so.preload")), " "))
+	file := "etc/ld.so.preload"
+	if h.pid != 0 {
+		file = h.proc("root/" + file)
+	}
+	f.set("preload-file", strings.Join(preloads(h.read(file)), " "))
 	return f
 }
 

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
 const maxLower = 4
@@ -73,7 +75,7 @@ func (h host) parentDevice() string {
 // isAt reports whether a device is at a name's location, which may leave out the function.
 func (h host) isAt(dir string, name []string) bool {
 	address := filepath.Base(dir)
-	if !pciAddress.MatchString(address) {
+	if !result.PCIAddress.MatchString(address) {
 		return false
 	}
 	index, domain, slot, bus, device, function := name[1], number(name[2], 10), name[3], name[4], number(name[5], 10), number(name[6], 10)

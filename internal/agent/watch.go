@@ -50,7 +50,7 @@ func (h host) watch(cpu int, iface string) *watch {
 	limited, version := h.cgroups("cpu", "cpu.max", "cpu.cfs_quota_us")
 	// Beside version 1, the processes of many containers are in one cgroup of version 2.
 	if w.limited = limited; version != "1" {
-		w.pressed, _ = cgroupDir(h.read("proc/self/mountinfo"), h.read("proc/self/cgroup"), "")
+		w.pressed, _ = h.cgroupDir("")
 	}
 	if len(datapath(iface)) > 0 {
 		w.datapath = func() map[string]int64 { return datapath(iface) }

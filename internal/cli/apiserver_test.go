@@ -52,6 +52,11 @@ type apiServer struct {
 	// logs are the logs of the pods; reading any other log is refused.
 	logs  map[types.NamespacedName]string
 	nodes []corev1.Node
+	// kubelet runs the ephemeral container that was added to a pod, and kubeletMetrics are its metrics of resources.
+	kubelet        func(*corev1.Pod)
+	kubeletMetrics string
+	// forbiddenPatch is the answer to a patch of a pod; nil: it is allowed.
+	forbiddenPatch *apierrors.StatusError
 	// managerArgs are the arguments of the manager in its Deployment; nil: there is none.
 	managerArgs []string
 	// networks are NetworkAttachmentDefinitions.
@@ -158,9 +163,25 @@ func (s *apiServer) ServeHTTP(plain http.ResponseWriter, r *http.Request) {
 		object, found := s.pods[named(r)]
 		s.object(w, object, found, schema.GroupResource{Resource: "pods"}, r.PathValue("name"))
 	})
+	mux.HandleFunc("GET /api/v1/nodes/{name}/proxy/metrics/resource", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, s.kubeletMetrics)
+	})
+	mux.HandleFunc("PATCH /api/v1/namespaces/{namespace}/pods/{name}/ephemeralcontainers", func(w http.ResponseWriter, r *http.Request) {
+		if s.forbiddenPatch != nil {
+			s.refuse(w, s.forbiddenPatch)
+			return
+		}
+		pod := s.pods[named(r)]
+		if err := json.NewDecoder(r.Body).Decode(pod); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		s.kubelet(pod)
+		s.object(w, pod, true, schema.GroupResource{Resource: "pods"}, pod.Name)
+	})
 	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/pods/{name}/log", func(w http.ResponseWriter, r *http.Request) {
 		text, found := s.logs[named(r)]
-		if !found || r.URL.Query().Get("container") != "agent" {
+		if container := r.URL.Query().Get("container"); !found || container != "agent" && !strings.HasPrefix(container, "tailgate-inspect-") {
 			s.refuse(w, apierrors.NewForbidden(schema.GroupResource{Resource: "pods/log"}, r.PathValue("name"), nil))
 			return
 		}

@@ -26,6 +26,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -141,6 +142,7 @@ func Command() *cobra.Command {
 		newGate(cluster),
 		newGet(cluster),
 		newImport(),
+		newInspect(cluster),
 		newPlan(cluster),
 		newPublished(),
 		newReport(cluster),
@@ -232,6 +234,9 @@ func (c *cluster) client() (api client.Client, namespace string, err error) {
 	return api, namespace, nil
 }
 
+// podMetrics is the kind of a pod's usage, as metrics-server serves it.
+var podMetrics = schema.GroupVersionKind{Group: "metrics.k8s.io", Version: "v1beta1", Kind: "PodMetrics"}
+
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -257,7 +262,7 @@ func newMapper() meta.RESTMapper {
 	}
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	mapper.Add(authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), meta.RESTScopeRoot)
-	for _, k := range []string{"DaemonSet", "Deployment"} {
+	for _, k := range []string{"DaemonSet", "Deployment", "StatefulSet"} {
 		mapper.Add(appsv1.SchemeGroupVersion.WithKind(k), meta.RESTScopeNamespace)
 	}
 	mapper.Add(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), meta.RESTScopeRoot)
@@ -272,6 +277,7 @@ func newMapper() meta.RESTMapper {
 	network := foreign.Object().GroupVersionKind()
 	mapper.AddSpecific(network, network.GroupVersion().WithResource("network-attachment-definitions"),
 		network.GroupVersion().WithResource("network-attachment-definition"), meta.RESTScopeNamespace)
+	mapper.AddSpecific(podMetrics, podMetrics.GroupVersion().WithResource("pods"), podMetrics.GroupVersion().WithResource("pod"), meta.RESTScopeNamespace)
 	mapper.Add(foreign.SriovNetworkNodeStateKind, meta.RESTScopeNamespace)
 	mapper.Add(foreign.ModuleKind, meta.RESTScopeNamespace)
 	mapper.Add(foreign.NodeResourceTopologyKind, meta.RESTScopeRoot)

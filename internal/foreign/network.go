@@ -117,15 +117,24 @@ func OtherPrimary(annotation, podIP string) string {
 // maxNetworkStatus bounds AnnotationNetworkStatus, in bytes: some hundred for each network.
 const maxNetworkStatus = 64 << 10
 
-// FindStatus returns the element of AnnotationNetworkStatus with this name and interface: a
-// definition may be attached twice, and the order has no meaning.
-func FindStatus(annotation, name, iface string) (Status, error) {
+// Statuses returns the elements of AnnotationNetworkStatus.
+func Statuses(annotation string) ([]Status, error) {
 	if len(annotation) > maxNetworkStatus {
-		return Status{}, fmt.Errorf("annotation %s has %d KiB, and at most %d KiB are read", AnnotationNetworkStatus, len(annotation)>>10, maxNetworkStatus>>10)
+		return nil, fmt.Errorf("annotation %s has %d KiB, and at most %d KiB are read", AnnotationNetworkStatus, len(annotation)>>10, maxNetworkStatus>>10)
 	}
 	var all []Status
 	if err := json.Unmarshal([]byte(annotation), &all); err != nil {
-		return Status{}, fmt.Errorf("reading annotation %s: %w", AnnotationNetworkStatus, err)
+		return nil, fmt.Errorf("reading annotation %s: %w", AnnotationNetworkStatus, err)
+	}
+	return all, nil
+}
+
+// FindStatus returns the element of AnnotationNetworkStatus with this name and interface: a
+// definition may be attached twice, and the order has no meaning.
+func FindStatus(annotation, name, iface string) (Status, error) {
+	all, err := Statuses(annotation)
+	if err != nil {
+		return Status{}, err
 	}
 	unnamed := false
 	for _, s := range all {

@@ -166,3 +166,20 @@ func incomparable(
 	}
 	return all
 }
+
+// Alike compares a workload with an endpoint of a benchmark: it returns what differs, what differs and is excused by the criteria, and
+// what is not known of the workload. What only a measuring tool has does not count.
+func Alike(criteria v1alpha1.Criteria, endpoint, workload result.Evidence, environmentRead bool) (differs, excused, hidden []string) {
+	for _, d := range result.Differences(result.Document{Evidence: endpoint}, result.Document{Evidence: workload}) {
+		switch {
+		case !d.Fingerprint, strings.HasPrefix(d.Key, "tool."):
+		case ignored(criteria, d):
+			excused = append(excused, d.String())
+		case d.B == "" && !(environmentRead && strings.HasPrefix(d.Key, "env.")):
+			hidden = append(hidden, d.Key)
+		default:
+			differs = append(differs, d.String())
+		}
+	}
+	return differs, excused, hidden
+}

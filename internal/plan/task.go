@@ -30,6 +30,8 @@ const (
 	EnvKey   = "TAILGATE_KEY"
 	// EnvInterface is inspected by an agent; empty: that of the pod's address.
 	EnvInterface = "TAILGATE_INTERFACE"
+	// EnvContainer is the ID of the container that an agent inspects, instead of the node, or empty.
+	EnvContainer = "TAILGATE_CONTAINER"
 	// EnvPeer is another pod's address, which an inspecting agent tries, or empty.
 	EnvPeer = "TAILGATE_PEER"
 	// EnvFolder is, without Kubernetes, for raw samples and the last message.

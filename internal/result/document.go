@@ -3,6 +3,7 @@
 package result
 
 import (
+	"regexp"
 	"time"
 
 	"github.com/tailgate-dev/tailgate/internal/tool"
@@ -150,6 +151,9 @@ type Evidence struct {
 const VariableOfDriver = "SRIOVNETWORK_VF_DEVICE_"
 
 const PCIFromSysfs = "sysfs"
+
+// PCIAddress matches the names of functions on the PCI bus in sysfs.
+var PCIAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 
 // bootsApart is the smallest difference between boots, in ns: reading clocks takes time. madeUpApart is that of two kernels with boot IDs
 // that differ: one may be made up, as that of a container of LXC, and its agents then read the boot of one kernel.

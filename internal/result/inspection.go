@@ -21,6 +21,8 @@ type Inspection struct {
 	Onload Onload `json:"onload,omitzero"`
 	// Reach is how the agent reached the pod that it was given as a peer.
 	Reach *Reach `json:"reach,omitempty"`
+	// Workload is set by an agent that inspected a container; nil: it inspected the node.
+	Workload *Workload `json:"workload,omitempty"`
 }
 
 // Reach is what an agent found between its pod and another one: each text is an error.

@@ -1,0 +1,398 @@
+package agent
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/utils/cpuset"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+// window is how long the events of a workload are counted.
+var window = time.Second
+
+const (
+	// maxInspected bounds the interfaces of a pod, workloadMemory the agent's heap: its memory counts in the pod of the workload.
+	maxInspected   = 8
+	workloadMemory = 8 << 20
+)
+
+// Workload inspects the processes of the container with this ID, which is in the name of their cgroup; empty: the agent's own container.
+// It reads no file that stops a process: neither smaps nor numa_maps.
+func (i Inspector) Workload(container string) (result.Inspection, error) {
+	debug.SetMemoryLimit(workloadMemory)
+	h := host{root: i.Root}
+	_, pool, err := h.cpusAllowed()
+	if err != nil {
+		return result.Inspection{}, err
+	}
+	w := &result.Workload{PoolCPUs: pool, BusyNS: unknown, Throttled: unknown}
+	if container == "" {
+		w.PoolCPUs = ""
+	}
+	pids, elsewhere, err := h.processesOf(container)
+	if err != nil {
+		return result.Inspection{}, err
+	}
+	w.Elsewhere = elsewhere
+	if container != "" {
+		h.pid = pids[0]
+	}
+	before := h.threads(pids, w)
+	cpus, allowed := h.workloadCPUs(w)
+	if len(cpus) == 0 {
+		return result.Inspection{}, errors.New("the processes of the container ended")
+	}
+	environ := i.Environ
+	if container != "" {
+		environ = h.environ(w)
+	}
+	looks := map[int]*result.Look{}
+	for _, p := range w.Processes[:min(len(w.Processes), maxInspected)] {
+		looks[p.PID] = h.lookAt(p.PID)
+	}
+
+	interrupts, busy, interfaces := h.interruptsOn(cpus), h.busy(cpus), i.interfaces()
+	var watches []*watch
+	for _, iface := range interfaces {
+		one := h.watch(cpus[0], iface.Name)
+		one.begin()
+		watches = append(watches, one)
+	}
+	began := time.Now()
+	time.Sleep(window)
+	for _, one := range watches {
+		one.end()
+	}
+	w.Window = time.Since(began).Nanoseconds()
+	if after := h.busy(cpus); busy >= 0 && after >= busy {
+		w.BusyNS = (after - busy) * tick * int64(time.Millisecond)
+	}
+	if interrupts != nil {
+		w.Interrupts = map[string]int64{}
+		for name, n := range growth(interrupts, h.interruptsOn(cpus)) {
+			if n > 0 {
+				w.Interrupts[name] = n
+			}
+		}
+	}
+	if pids, _, err = h.processesOf(container); err != nil {
+		return result.Inspection{}, err
+	}
+	h.threads(pids, w)
+	for n, p := range w.Processes {
+		w.Processes[n].Look = looks[p.PID]
+	}
+	busiest := compareThreads(w.Threads, before)
+	measuring := cpus[0]
+	if ran, err := result.ParseCPUs(busiest.Ran); err == nil && ran.Size() == 1 && slices.Contains(cpus, ran.List()[0]) {
+		measuring = ran.List()[0]
+	}
+	h.cgroupOf(w)
+	memory := h.read("sys/devices/system/node/has_memory")
+	w.Directed = h.directed(cpus)
+	for n, iface := range interfaces {
+		// That the container has only one device does not make it that of each interface: sysfs must show them together.
+		seen := environ
+		if _, _, source := h.device(iface.Name, allocatedDevices(environ)); source != result.PCIFromSysfs {
+			seen = slices.DeleteFunc(slices.Clone(environ), func(entry string) bool { return len(allocatedDevices([]string{entry})) > 0 })
+		}
+		e := h.gather(measuring, cpus, iface, seen)
+		e.AllocatedDevices = allocatedDevices(environ)
+		e.Node, e.Address, e.CPUsAllowed, e.AgentCPU, e.Deltas = i.Node, i.PodIP, allowed, unknown, watches[n].deltas()
+		f := facts(e.Facts)
+		f.set("numa.memory-nodes", memory)
+		h.siblingsOf(cpus, &e, f)
+		e.Facts = f.bounded(maxFacts)
+		w.Interfaces = append(w.Interfaces, e)
+	}
+	return result.Inspection{Version: result.InspectionVersion, Evidence: w.Interfaces[0], Workload: w}, nil
+}
+
+// processesOf returns the processes of a container, by the name of their cgroup, and those that are in other cgroups than it and the
+// agent; empty: the processes that the agent sees in its own.
+func (h host) processesOf(container string) (pids []int, elsewhere []string, err error) {
+	own := h.read("proc/self/cgroup")
+	for _, dir := range h.glob("proc/[0-9]*") {
+		cgroup := h.read(filepath.Join(dir, "cgroup"))
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		switch {
+		case err != nil, cgroup == "": // it ended
+		case container != "" && strings.Contains(cgroup, container), container == "" && cgroup == own:
+			pids = append(pids, pid)
+		case container != "" && cgroup != own && len(elsewhere) < maxInspected:
+			elsewhere = append(elsewhere, line(fmt.Sprintf("%s (%d)", h.read(filepath.Join(dir, "comm")), pid), maxKey))
+		}
+	}
+	if slices.Sort(pids); len(pids) == 0 {
+		return nil, nil, errors.New("no process of the container is visible: its runtime gave the agent another process namespace, " +
+			"or has a kernel of its own; use a runtime such as runc or crun")
+	}
+	return pids, elsewhere, nil
+}
+
+// threads reads the processes and their threads into a workload, and returns the threads by number.
+func (h host) threads(pids []int, w *result.Workload) map[int]result.Thread {
+	all := map[int]result.Thread{}
+	w.Processes, w.Threads, w.Omitted = nil, nil, 0
+	for _, pid := range pids {
+		dir := fmt.Sprintf("proc/%d", pid)
+		if len(w.Processes) < result.MaxThreads {
+			w.Processes = append(w.Processes, result.Process{PID: pid, Name: line(h.read(filepath.Join(dir, "comm")), maxKey)})
+		}
+		for _, task := range h.glob(dir + "/task/[0-9]*") {
+			status := filepath.Join(task, "status")
+			t := result.Thread{
+				PID: pid, Name: line(h.field(status, "Name"), maxKey), CPUs: h.field(status, "Cpus_allowed_list"),
+				Mems: h.field(status, "Mems_allowed_list"), Migrations: unknown, RunNS: unknown, DelayNS: unknown,
+			}
+			// The name of the program is in parentheses and may have any characters.
+			stat := h.read(filepath.Join(task, "stat"))
+			const state, processor = 3, 39 // as counted in proc(5)
+			if fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:]); len(fields) > processor-state {
+				t.Ran = fields[processor-state]
+			}
+			if n, err := strconv.ParseInt(h.field(filepath.Join(task, "sched"), "se.nr_migrations"), 10, 64); err == nil {
+				t.Migrations = n
+			}
+			schedstat := h.read(filepath.Join(task, "schedstat"))
+			if ran, err := strconv.ParseInt(first(schedstat), 10, 64); err == nil {
+				t.RunNS, t.DelayNS = ran, runDelay(schedstat)
+			}
+			tid, err := strconv.Atoi(filepath.Base(task))
+			switch t.TID = tid; {
+			case err != nil, t.CPUs == "": // it ended
+			case len(w.Threads) == result.MaxThreads:
+				w.Omitted++
+			default:
+				w.Threads = append(w.Threads, t)
+				all[tid] = t
+			}
+		}
+	}
+	return all
+}
+
+func first(words string) string {
+	word, _, _ := strings.Cut(words, " ")
+	return word
+}
+
+// compareThreads replaces the counters of threads by their growth, adds the CPUs on which they were, and returns the busiest.
+func compareThreads(threads []result.Thread, before map[int]result.Thread) (busiest result.Thread) {
+	since := func(now, then int64, seen bool) int64 {
+		if !seen || now < 0 || then < 0 || now < then {
+			return unknown
+		}
+		return now - then
+	}
+	busiest.RunNS = unknown
+	for n := range threads {
+		t := &threads[n]
+		b, seen := before[t.TID]
+		seen = seen && b.PID == t.PID
+		t.Migrations, t.RunNS, t.DelayNS = since(t.Migrations, b.Migrations, seen), since(t.RunNS, b.RunNS, seen), since(t.DelayNS, b.DelayNS, seen)
+		if cpus, err := result.ParseCPUs(t.Ran + "," + cmp.Or(b.Ran, t.Ran)); err == nil {
+			t.Ran = cpus.String()
+		}
+		if t.RunNS > busiest.RunNS {
+			busiest = *t
+		}
+	}
+	return busiest
+}
+
+// workloadCPUs returns the CPUs of the container: of its cpuset, or else those that its threads may use.
+func (h host) workloadCPUs(w *result.Workload) ([]int, string) {
+	if dirs, _ := h.cgroups("cpuset", "cpuset.cpus.effective", "cpuset.effective_cpus"); len(dirs) > 0 {
+		if cpus, err := result.ParseCPUs(h.effectiveCPUs(dirs[0])); err == nil {
+			return cpus.List(), cpus.String()
+		}
+	}
+	w.Unread = append(w.Unread, "cgroup")
+	all := cpuset.New()
+	for _, t := range w.Threads {
+		if cpus, err := result.ParseCPUs(t.CPUs); err == nil {
+			all = all.Union(cpus)
+		}
+	}
+	return all.List(), all.String()
+}
+
+// environ returns the variables with which the container's first process was started.
+func (h host) environ(w *result.Workload) []string {
+	data, err := h.content(h.proc("environ"))
+	if err != nil {
+		w.Unread = append(w.Unread, "environment")
+		return nil
+	}
+	return strings.Split(strings.TrimRight(string(data), "\x00"), "\x00")
+}
+
+// lookAt looks for Onload's library and sockets in a process.
+func (h host) lookAt(pid int) *result.Look {
+	tcp, udp := h.look(pid, v1alpha1.ProtocolTCP), h.look(pid, v1alpha1.ProtocolUDP)
+	if tcp == nil || udp == nil {
+		return nil
+	}
+	tcp.Onload = max(tcp.Onload, udp.Onload)
+	return tcp
+}
+
+func (i Inspector) interfaces() []net.Interface {
+	if i.Interface != "" {
+		return []net.Interface{chosenInterface(i.Interface, "")}
+	}
+	all, err := net.Interfaces()
+	all = slices.DeleteFunc(all, func(n net.Interface) bool { return n.Flags&net.FlagLoopback != 0 })
+	if err != nil || len(all) == 0 {
+		return []net.Interface{{}}
+	}
+	return all[:min(len(all), maxInspected)]
+}
+
+// busy returns how long CPUs executed threads, in ticks, as the kernel counts them; -1: unknown.
+func (h host) busy(cpus []int) int64 {
+	total, counted := int64(0), 0
+	for l := range strings.Lines(h.read("proc/stat")) {
+		fields := strings.Fields(l)
+		if len(fields) < 4 {
+			continue
+		}
+		number, found := strings.CutPrefix(fields[0], "cpu")
+		cpu, err := strconv.Atoi(number)
+		if !found || err != nil || !slices.Contains(cpus, cpu) {
+			continue
+		}
+		for _, field := range fields[1:4] { // user, nice, system
+			n, err := strconv.ParseInt(field, 10, 64)
+			if err != nil {
+				return unknown
+			}
+			total += n
+		}
+		counted++
+	}
+	if counted != len(cpus) {
+		return unknown
+	}
+	return total
+}
+
+// interruptsOn counts the device interrupts of CPUs by number and name; nil: unknown.
+func (h host) interruptsOn(cpus []int) map[string]int64 {
+	possible, err := result.ParseCPUs(h.read("sys/devices/system/cpu/possible"))
+	folders := h.glob("sys/kernel/irq/[0-9]*")
+	if err != nil || len(folders) == 0 {
+		return nil
+	}
+	all := map[string]int64{}
+	for _, folder := range folders {
+		counts, name := []byte(h.read(filepath.Join(folder, "per_cpu_count"))), line(filepath.Base(folder)+" "+h.read(filepath.Join(folder, "actions")), maxKey)
+		for _, cpu := range cpus {
+			if n, ok := nth(counts, slices.Index(possible.List(), cpu)); ok {
+				all[name] += n
+			}
+		}
+	}
+	return all
+}
+
+// directed lists the interrupts that may be delivered to CPUs, by number and name.
+func (h host) directed(cpus []int) []string {
+	var all []string
+	for _, irq := range h.glob("proc/irq/[0-9]*") {
+		number := filepath.Base(irq)
+		actions := h.read("sys/kernel/irq/" + number + "/actions")
+		if list, err := result.ParseCPUs(h.affinity(irq)); err == nil && actions != "" && !list.Intersection(cpuset.New(cpus...)).IsEmpty() {
+			all = append(all, line(number+" "+actions, maxKey))
+		}
+	}
+	return all[:min(len(all), maxInterrupts)]
+}
+
+// cgroupOf reads what the container's cgroup counts.
+func (h host) cgroupOf(w *result.Workload) {
+	if limited, _ := h.cgroups("cpu", "cpu.stat", "cpu.stat"); len(limited) > 0 {
+		all := map[string]int64{}
+		for l := range strings.Lines(h.read(filepath.Join(limited[0], "cpu.stat"))) {
+			throttling([]byte(l), "", all)
+		}
+		if n, ok := all["cgroup.throttled"]; ok {
+			w.Throttled = n
+		}
+	}
+	if dirs, version := h.cgroups("memory", "memory.numa_stat", "memory.numa_stat"); len(dirs) > 0 {
+		w.Memory = memoryByNode(h.read(filepath.Join(dirs[0], "memory.numa_stat")), version)
+	}
+	for _, way := range []struct{ file2, file1 string }{
+		{"hugetlb.2MB.current", "hugetlb.2MB.usage_in_bytes"}, {"hugetlb.1GB.current", "hugetlb.1GB.usage_in_bytes"},
+	} {
+		dirs, version := h.cgroups("hugetlb", way.file2, way.file1)
+		if len(dirs) == 0 {
+			continue
+		}
+		file := map[string]string{"1": way.file1, "2": way.file2}[version]
+		if n, err := strconv.ParseInt(h.read(filepath.Join(dirs[0], file)), 10, 64); err == nil {
+			if w.HugePages == nil {
+				w.HugePages = map[string]int64{}
+			}
+			w.HugePages[strings.Split(file, ".")[1]] = n
+		}
+	}
+}
+
+// memoryByNode reads the anonymous memory of each NUMA node: "anon N0=4096 N1=0" in bytes, or, in version 1, "anon=1 N0=1 N1=0" in pages.
+func memoryByNode(stat, version string) map[string]int64 {
+	const page = 4096
+	all := map[string]int64{}
+	for l := range strings.Lines(stat) {
+		fields := strings.Fields(l)
+		if len(fields) == 0 || fields[0] != "anon" && !strings.HasPrefix(fields[0], "anon=") {
+			continue
+		}
+		for _, field := range fields[1:] {
+			node, value, _ := strings.Cut(strings.TrimPrefix(field, "N"), "=")
+			n, err := strconv.ParseInt(value, 10, 64)
+			if err != nil {
+				return nil
+			}
+			if version == "1" {
+				n *= page
+			}
+			all[node] = n
+		}
+	}
+	return all
+}
+
+// siblingsOf replaces the siblings of one CPU by those of a CPU whose core others may use, if there is one.
+func (h host) siblingsOf(cpus []int, e *result.Evidence, f facts) {
+	for _, cpu := range cpus {
+		siblings := h.siblings(cpu)
+		switch whose := sibling(cpu, siblings, cpus); {
+		case siblings == nil:
+			maps.DeleteFunc(f, func(key, _ string) bool { return key == "cpu.smt.sibling" || key == "cpu.smt.active" })
+			e.ThreadSiblings = ""
+			return
+		case whose == "others":
+			f.set("cpu.smt.sibling", whose)
+			e.ThreadSiblings = cpuset.New(siblings...).String()
+			return
+		case whose == "own" && f["cpu.smt.sibling"] == none: // cores of one and of several threads
+			f.set("cpu.smt.sibling", whose)
+			e.ThreadSiblings = cpuset.New(siblings...).String()
+		}
+	}
+}

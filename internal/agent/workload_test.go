@@ -1,0 +1,152 @@
+package agent
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+// beside is what an agent in an ephemeral container sees of a container on CPUs 2-3 of server2: its own CPUs are 0-1,4-7.
+func beside(t *testing.T, change map[string]string) host {
+	t.Helper()
+	const id = "3ab0f1"
+	files := maps.Clone(server2)
+	maps.Copy(files, map[string]string{
+		"proc/self/status":                      "Cpus_allowed_list:\t0-1,4-7\n",
+		"proc/self/cgroup":                      "0::/\n",
+		"proc/9/cgroup":                         "0::/\n",
+		"proc/9/comm":                           "tailgate-agent\n",
+		"proc/1/cgroup":                         "0::/../cri-containerd-" + id + ".scope\n",
+		"proc/1/mountinfo":                      "36 35 0:30 /../cri-containerd-" + id + ".scope /sys/fs/cgroup ro,nosuid - cgroup2 cgroup rw\n",
+		"proc/1/comm":                           "feed\n",
+		"proc/1/environ":                        "PATH=/bin\x00EF_POLL_USEC=100\x00PCIDEVICE_AMD_COM_SF-VF=0000:65:02.3\x00",
+		"proc/1/maps":                           "7f3a1c000000-7f3a1c021000 r-xp 00001000 08:01 4711 /usr/lib64/libonload.so\n",
+		"proc/1/fd/3":                           "->onload:[udp:1:2]",
+		"proc/1/fd/4":                           "->socket:[12]",
+		"proc/1/task/1/status":                  "Name:\tfeed\nCpus_allowed_list:\t2-3\nMems_allowed_list:\t1\n",
+		"proc/1/task/1/stat":                    "1 (a) b) S 0 1 1 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 1 1 1 1 1 1 1 1 1 0 0 0 1 0 0 0 17 2 0 0 0\n",
+		"proc/1/task/1/sched":                   "feed (1, #threads: 2)\n---\nse.nr_migrations          :         7\n",
+		"proc/1/task/1/schedstat":               "5000 10 3\n",
+		"proc/1/task/5/status":                  "Name:\tworker\nCpus_allowed_list:\t3\nMems_allowed_list:\t1\n",
+		"proc/1/task/5/stat":                    "5 (worker) S 0 1 1 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 1 1 1 1 1 1 1 1 1 0 0 0 1 0 0 0 17 3 0 0 0\n",
+		"proc/1/root/sys/fs/cgroup/cpuset.cpus": "2-3\n",
+		"proc/1/root/sys/fs/cgroup/cpuset.cpus.effective": "2-3\n",
+		"proc/1/root/sys/fs/cgroup/cpu.max":               "200000 100000\n",
+		"proc/1/root/sys/fs/cgroup/cpu.stat":              "usage_usec 1\nnr_throttled 4\nthrottled_usec 5\n",
+		"proc/1/root/sys/fs/cgroup/memory.numa_stat":      "anon N0=4096 N1=8192\nfile N0=1 N1=2\n",
+		"proc/1/root/sys/fs/cgroup/hugetlb.2MB.current":   "2097152\n",
+		"proc/stat":                       "cpu 1 1 1 1 1 1 1 1 1 1\ncpu2 5 0 5 9 0 0 0 0 0 0\ncpu3 1 1 1 9 0 0 0 0 0 0\n",
+		"sys/devices/system/cpu/possible": "0-7\n",
+		"sys/kernel/irq/36/actions":       "virtio1-req.0\n",
+		"sys/kernel/irq/36/per_cpu_count": "1,0,0,4,0,0,0,0\n",
+		"proc/irq/36/smp_affinity_list":   "3\n",
+		"proc/irq/37/smp_affinity_list":   "0-1\n",
+	})
+	for path, content := range change {
+		if files[path] = content; content == "" {
+			delete(files, path)
+		}
+	}
+	window = 0
+	return fakeRoot(t, files)
+}
+
+func workloadOf(t *testing.T, change map[string]string) result.Workload {
+	t.Helper()
+	i := Inspector{Node: "a", Root: beside(t, change).root}
+	got, err := i.Workload("3ab0f1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return *got.Workload
+}
+
+func TestWorkload(t *testing.T) {
+	w := workloadOf(t, nil)
+	e := w.Interfaces[0]
+	if w.PoolCPUs != "0-1,4-7" || e.CPUsAllowed != "2-3" || e.AllowedNUMANodes != "1" || e.CPUNUMANode != 1 || len(w.Unread) > 0 {
+		t.Errorf("%+v", w)
+	}
+	for key, want := range map[string]string{"cgroup.cpus": "2-3", "cgroup.cpus-set": "2-3", "cgroup.cpu-max": "200000 100000", "env.EF_POLL_USEC": "100"} {
+		if e.Facts[key] != want {
+			t.Errorf("%s is %q, want %q", key, e.Facts[key], want)
+		}
+	}
+	want := []result.Thread{
+		{PID: 1, TID: 1, Name: "feed", CPUs: "2-3", Mems: "1", Ran: "2", DelayNS: 0},
+		{PID: 1, TID: 5, Name: "worker", CPUs: "3", Mems: "1", Ran: "3", Migrations: -1, RunNS: -1, DelayNS: -1},
+	}
+	if diff := cmp.Diff(want, w.Threads); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(map[string]int64{"0": 4096, "1": 8192}, w.Memory); diff != "" {
+		t.Error(diff)
+	}
+	if l := w.Processes[0].Look; l == nil || l.Onload != 1 || l.Library == "" {
+		t.Errorf("look %+v", l)
+	}
+	if w.Throttled != 4 || w.HugePages["2MB"] != 2<<20 || w.BusyNS != 0 || w.Interrupts == nil || !slices.Equal(w.Directed, []string{"36 virtio1-req.0"}) {
+		t.Errorf("%+v", w)
+	}
+}
+
+// The kernel hides most of a process of another user, or of one with more capabilities.
+func TestWorkloadOfAnotherUser(t *testing.T) {
+	change := map[string]string{"proc/1/environ": "", "proc/1/maps": "", "proc/1/fd/3": "", "proc/1/fd/4": ""}
+	for _, path := range beside(t, nil).glob("proc/1/root/sys/fs/cgroup/*") {
+		change[path] = ""
+	}
+	w := workloadOf(t, change)
+	if !slices.Equal(w.Unread, []string{"cgroup", "environment"}) || w.Throttled != -1 || w.Memory != nil || w.Processes[0].Look != nil {
+		t.Errorf("%+v", w)
+	}
+	if e := w.Interfaces[0]; e.CPUsAllowed != "2-3" || e.Facts["cgroup.cpu-max"] != "" || len(e.AllocatedDevices) > 0 {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestWorkloadInOtherCgroups(t *testing.T) {
+	w := workloadOf(t, map[string]string{"proc/7/cgroup": "0::/../moved\n", "proc/7/comm": "stray\n"})
+	if !slices.Equal(w.Elsewhere, []string{"stray (7)"}) || len(w.Processes) != 1 {
+		t.Errorf("%+v", w)
+	}
+}
+
+func TestWorkloadIsNotVisible(t *testing.T) {
+	_, err := Inspector{Root: beside(t, nil).root}.Workload("another")
+	if err == nil || !strings.Contains(err.Error(), "runc or crun") {
+		t.Error(err)
+	}
+}
+
+func TestMemoryByNodeOfVersion1(t *testing.T) {
+	got := memoryByNode("total=3 N0=3\nfile=1 N0=1\nanon=2 N0=1 N1=1\nhierarchical_anon=2 N0=2\n", "1")
+	if diff := cmp.Diff(map[string]int64{"0": 4096, "1": 4096}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestCompareThreads(t *testing.T) {
+	threads := []result.Thread{
+		{PID: 1, TID: 1, Ran: "3", Migrations: 9, RunNS: 50, DelayNS: 2},
+		{PID: 1, TID: 2, Ran: "2", Migrations: 1, RunNS: 10, DelayNS: 0},
+		{PID: 2, TID: 3, Ran: "2", Migrations: 1, RunNS: 10, DelayNS: 0},
+	}
+	busiest := compareThreads(threads, map[int]result.Thread{
+		1: {PID: 1, TID: 1, Ran: "2", Migrations: 7, RunNS: 20, DelayNS: 2},
+		3: {PID: 9, TID: 3, Ran: "2", Migrations: 1, RunNS: 10, DelayNS: 0},
+	})
+	want := []result.Thread{
+		{PID: 1, TID: 1, Ran: "2-3", Migrations: 2, RunNS: 30, DelayNS: 0},
+		{PID: 1, TID: 2, Ran: "2", Migrations: -1, RunNS: -1, DelayNS: -1}, // new
+		{PID: 2, TID: 3, Ran: "2", Migrations: -1, RunNS: -1, DelayNS: -1}, // another process's, whose number was used again
+	}
+	if diff := cmp.Diff(want, threads); diff != "" || busiest.TID != 1 {
+		t.Errorf("busiest %d; %s", busiest.TID, diff)
+	}
+}

@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tailgate-dev/tailgate/internal/result"
+)
+
+var feed = types.NamespacedName{Namespace: "perf", Name: "feed"}
+
+// withFeed is a cluster with a running pod that the log of a real inspection describes.
+func withFeed(t *testing.T) *apiServer {
+	t.Helper()
+	data, err := os.ReadFile("../proof/testdata/workload.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := result.Inspection{Version: result.InspectionVersion, Workload: &result.Workload{}}
+	if err := json.Unmarshal(data, i.Workload); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	if err := i.Write(&log); err != nil {
+		t.Fatal(err)
+	}
+	one := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("64Mi")}
+	pod := &corev1.Pod{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Namespace: feed.Namespace, Name: feed.Name, UID: "u"},
+		Spec: corev1.PodSpec{NodeName: "node-a", Containers: []corev1.Container{{Name: "app", Resources: corev1.ResourceRequirements{Requests: one, Limits: one}}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, QOSClass: corev1.PodQOSGuaranteed, ContainerStatuses: []corev1.ContainerStatus{{
+			Name: "app", ContainerID: "containerd://3ab0f1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+			User: &corev1.ContainerUser{Linux: &corev1.LinuxContainerUser{UID: 1000, GID: 1001}},
+		}}},
+	}
+	s := newCluster(t)
+	s.managerArgs = []string{"--bench-image=bench"}
+	s.pods = map[types.NamespacedName]*corev1.Pod{feed: pod}
+	s.logs = map[types.NamespacedName]string{feed: log.String()}
+	s.kubeletMetrics = fmt.Sprintf("pod_memory_working_set_bytes{namespace=\"perf\",pod=\"feed\"} 2.6e+06 %d\n", time.Now().UnixMilli())
+	s.kubelet = endedAs(corev1.ContainerStateTerminated{})
+	return s
+}
+
+// endedAs returns a kubelet that runs an ephemeral container to its end.
+func endedAs(how corev1.ContainerStateTerminated) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		for _, c := range p.Spec.EphemeralContainers {
+			p.Status.EphemeralContainerStatuses = append(p.Status.EphemeralContainerStatuses, corev1.ContainerStatus{
+				Name: c.Name, State: corev1.ContainerState{Terminated: &how},
+			})
+		}
+	}
+}
+
+func TestInspect(t *testing.T) {
+	for args, want := range map[string]struct {
+		code int
+		says string
+	}{
+		"pod/feed": {exitPass, "Proved   CPUsExclusive   1 of the node's 0-1"},
+		"feed --require CPUsExclusive,ThreadsOnCPUs":  {exitPass, "  Pass\n"},
+		"feed --require CPUsOnNUMANode,MemoryLocal":   {exitFail, "  Fail\n"},
+		"feed --require CPUsExclusive,SMTSiblings":    {exitInconclusive, "  Inconclusive\n"},
+		"feed --require Function=PF --interface net1": {exitFail, "VF of"},
+		"feed -o json": {exitPass, `"poolCPUs": "0"`},
+	} {
+		t.Run(args, func(t *testing.T) {
+			s := withFeed(t)
+			code, stdout, stderr := run(append([]string{"inspect", "--kubeconfig", s.serve(t)}, strings.Fields(args)...)...)
+			if code != want.code || !strings.Contains(stdout, want.says) || stderr != "" {
+				t.Errorf("exit code %d, want %d; it printed %s%s", code, want.code, stdout, stderr)
+			}
+			c := s.pods[feed].Spec.EphemeralContainers[0]
+			if c.TargetContainerName != "app" || c.Image != "bench" || *c.SecurityContext.RunAsUser != 1000 || *c.SecurityContext.RunAsGroup != 1001 ||
+				!slices.Equal(c.SecurityContext.Capabilities.Drop, []corev1.Capability{"ALL"}) || *c.SecurityContext.AllowPrivilegeEscalation ||
+				!slices.Contains(c.Env, corev1.EnvVar{Name: "TAILGATE_CONTAINER", Value: "3ab0f1"}) {
+				t.Errorf("%+v", c)
+			}
+		})
+	}
+}
+
+func TestInspectRefuses(t *testing.T) {
+	waiting := func(reason string) func(*apiServer) {
+		return func(s *apiServer) {
+			status := &s.pods[feed].Status.ContainerStatuses[0]
+			status.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
+			if reason == "CrashLoopBackOff" {
+				status.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 2}
+			}
+		}
+	}
+	metrics := func(value string, at time.Time) func(*apiServer) {
+		return func(s *apiServer) {
+			s.kubeletMetrics = fmt.Sprintf("pod_memory_working_set_bytes{namespace=\"perf\",pod=\"feed\"} %s %d\n", value, at.UnixMilli())
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(*apiServer)
+		args   string
+		want   string
+	}{
+		"no names":                  {args: "-o table", want: "names of pods"},
+		"names and a selector":      {args: "feed -l a=b", want: "exclude each other"},
+		"another kind":              {args: "job/feed", want: "neither pod/NAME"},
+		"an unknown check":          {args: "feed --require Speed", want: `"Speed"`},
+		"an unknown format":         {args: "feed -o yaml", want: "--output"},
+		"no such pod":               {args: "pod/none", want: `"none" not found`},
+		"no such container":         {args: "feed -c db", want: `no container "db"; there are app`},
+		"a pod that does not run":   {change: waiting("ContainerCreating"), want: "does not run (ContainerCreating); wait"},
+		"a pod that crashes":        {change: waiting("CrashLoopBackOff"), want: "restarts again and again (CrashLoopBackOff, last exit code 2): repair"},
+		"a pod that ended":          {change: func(s *apiServer) { s.pods[feed].Status.Phase = corev1.PodSucceeded }, want: "has ended"},
+		"a static pod":              {change: func(s *apiServer) { s.pods[feed].Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }, want: "static pod"},
+		"Windows":                   {change: func(s *apiServer) { s.pods[feed].Spec.OS = &corev1.PodOS{Name: corev1.Windows} }, want: "Windows"},
+		"a pod that is deleted":     {change: func(s *apiServer) { s.pods[feed].DeletionTimestamp = &metav1.Time{Time: time.Now()} }, want: "being deleted"},
+		"no image":                  {change: func(s *apiServer) { s.managerArgs = nil }, want: "--image"},
+		"a full pod":                {change: metrics("4e+07", time.Now()), want: "it uses 38 of 64 MiB of memory, and the inspection needs 32Mi"},
+		"an old measurement":        {change: metrics("2e+06", time.Now().Add(-time.Hour)), want: "--memory-free"},
+		"a pod that was just begun": {change: metrics("0", time.Now()), want: "--memory-free"},
+		"an unknown use of memory":  {change: func(s *apiServer) { s.kubeletMetrics = "" }, want: "--memory-free"},
+		"a small limit": {change: func(s *apiServer) {
+			s.pods[feed].Spec.Containers[0].Resources.Limits[corev1.ResourceMemory] = resource.MustParse("24Mi")
+		}, args: "feed --memory-free", want: "its memory limit is 24Mi"},
+		"no right": {change: func(s *apiServer) { s.forbidden = []string{"/ephemeralcontainers"} }, want: "grant ClusterRole tailgate-inspect"},
+		"a namespace that forbids it": {change: func(s *apiServer) {
+			s.kubelet = nil
+			s.forbiddenPatch = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "feed", fmt.Errorf("violates PodSecurity \"restricted:latest\""))
+		}, want: `violates PodSecurity "restricted:latest"`},
+		"an agent that fails": {change: func(s *apiServer) {
+			s.kubelet = endedAs(corev1.ContainerStateTerminated{ExitCode: 1, Message: `{"reason":"AgentFailed","message":"no process of the container is visible"}`})
+		}, want: "no process of the container is visible"},
+		"an agent of another version": {change: func(s *apiServer) {
+			var log bytes.Buffer
+			_ = result.Inspection{Version: result.InspectionVersion}.Write(&log)
+			s.logs[feed] = log.String()
+		}, want: "another version"},
+		"a target that restarts": {change: func(s *apiServer) {
+			end := s.kubelet
+			s.kubelet = func(p *corev1.Pod) { end(p); p.Status.ContainerStatuses[0].RestartCount++ }
+		}, want: "restarted during the inspection"},
+		"an image that cannot be pulled": {change: func(s *apiServer) {
+			s.kubelet = func(p *corev1.Pod) {
+				p.Status.EphemeralContainerStatuses = []corev1.ContainerStatus{{
+					Name: p.Spec.EphemeralContainers[0].Name, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}},
+				}}
+			}
+		}, want: "imagePullSecrets"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := withFeed(t)
+			if c.change != nil {
+				c.change(s)
+			}
+			if c.args == "" {
+				c.args = "pod/feed"
+			}
+			code, _, stderr := run(append([]string{"inspect", "--kubeconfig", s.serve(t)}, strings.Fields(c.args)...)...)
+			if code != exitError || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, c.want) {
+				t.Errorf("exit code %d; it said %q, want one line with %q", code, stderr, c.want)
+			}
+		})
+	}
+}
