@@ -16,7 +16,6 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/test/lab"
@@ -361,22 +360,8 @@ func (p *pair) wanted(t *testing.T, i int) result.Evidence {
 // inspect checks the report about its node that a pod with a newly attached network makes for the doctor.
 func (p *pair) inspect(t *testing.T) {
 	t.Helper()
-	a, role := p.ends[0], "inspector"
-	process, err := lab.Pod{
-		Name: role, Space: a.space, CPUs: cores[0], UID: 65532, Args: []string{"/usr/local/bin/tailgate-agent", "inspect"},
-		Env: []string{plan.EnvNode + "=node", plan.EnvInterface + "=" + pods.Interface},
-	}.Start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := process.Wait()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	got, err := result.ReadInspection(strings.NewReader(string(out)))
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	a := p.ends[0]
+	got := inspect(t, a.space, pods.Interface)
 	vfs := int32(0)
 	if p.kind == v1alpha1.NetworkVF {
 		vfs = vfsPerPF

@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 		return &lab.Machine{
 			CPUs: 4, MemoryMiB: 1024, NUMA: true, Files: files,
 			TestCPUs: "1,3", // tools measure on CPUs 0 and 2
-			Modules:  []string{"virtio_pci", "virtio_console", "igb", "igbvf", "macvlan"},
+			Modules:  []string{"virtio_pci", "virtio_console", "igb", "igbvf", "macvlan", "bonding max_bonds=0"},
 		}, ""
 	})
 }

@@ -234,6 +234,8 @@ type measurement struct {
 	parents [2]string
 	// round is the number of the run, from 0.
 	round int32
+	// byRoute leaves the interface of the host's network to the route.
+	byRoute bool
 	// before is called before each try.
 	before func()
 	// during is called while the tool sends the messages of the first cell, which uses UDP and has no warm-up.
@@ -284,6 +286,9 @@ func (p *pair) try(t *testing.T, m measurement) *outcome {
 	if m.program == v1alpha1.ToolSockperf {
 		b.Spec.Workload.Protocols = b.Spec.Workload.Protocols[:1] // sockperf takes seconds to start each cell
 	}
+	if m.byRoute {
+		b.Spec.Network.Host.Interface = ""
+	}
 	before := 0
 	if m.during != nil {
 		b.Spec.Workload.Warmup, before = metav1.Duration{}, p.datagrams(t)
@@ -299,6 +304,9 @@ func (p *pair) try(t *testing.T, m measurement) *outcome {
 		Run: run.Name, Variant: run.Variant.Name, Attempt: 1, Tool: m.program, Cells: run.Cells,
 		Acceleration: run.Variant.Acceleration.Type, Deadline: plan.Deadline(driver, run.Cells), Interface: pods.Interface,
 		Borrowed: run.Variant.Network.AlignWith() != "",
+	}
+	if m.byRoute {
+		task.Interface = ""
 	}
 	for _, i := range []int{1, 0} {
 		task := task
