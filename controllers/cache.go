@@ -2,6 +2,9 @@
 package controllers
 
 import (
+	"encoding/json"
+	"runtime/debug"
+	"runtime/metrics"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -69,6 +72,7 @@ func CacheOptions(named Named) cache.Options {
 				slimMeta(b)
 				slimPlacement(b.Spec.Placement.Client)
 				slimPlacement(b.Spec.Placement.Server)
+				slimSpec(&b.Spec)
 				// A gate has several for each node, a matrix one for each pair to compare.
 				ofGate, ofPair := b.Labels[v1alpha1.LabelGate] != "", b.Labels[v1alpha1.LabelMatrix] != ""
 				if ofGate || ofPair {
@@ -118,6 +122,34 @@ func slimPlacement(p *v1alpha1.EndpointPlacement) {
 		p.NodeNames, p.NodeSelector = nil, nil
 	}
 }
+
+// maxSpec bounds a cached spec, in bytes of JSON: a few times what its users write. An editor of a namespace may create thousands at their
+// maximum.
+const maxSpec = 8 << 10
+
+// slimSpec reduces a longer spec, and any spec when memory is short, to what is read of other benchmarks.
+func slimSpec(s *v1alpha1.LatencyBenchmarkSpec) {
+	if text, err := json.Marshal(s); err == nil && len(text) <= maxSpec && !memoryShort() {
+		return
+	}
+	kept := v1alpha1.LatencyBenchmarkSpec{Suspend: s.Suspend, TTLSecondsAfterFinished: s.TTLSecondsAfterFinished, HistoryLimit: s.HistoryLimit}
+	kept.Priority = s.Priority
+	if s.Criteria != nil {
+		kept.Criteria = &v1alpha1.Criteria{Baseline: s.Criteria.Baseline}
+	}
+	*s = kept
+}
+
+// memoryShort reports whether more than half of the memory limit is in use after the last collection. Beyond it, the cache grows by less for
+// each object, and more is read live: slower, but without an end of the manager, which would read all objects again at its next start.
+func memoryShort() bool {
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	metrics.Read(live)
+	return live[0].Value.Uint64() > uint64(debug.SetMemoryLimit(-1))/2
+}
+
+// IsWhole reports whether the cache has the whole spec of a benchmark; otherwise read it live. Each spec has a tool.
+func IsWhole(b *v1alpha1.LatencyBenchmark) bool { return b.Spec.Tool != "" }
 
 // labelsKept are the labels that the controllers read from cached objects that users write.
 var labelsKept = []string{

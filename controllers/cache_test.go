@@ -2,6 +2,9 @@ package controllers
 
 import (
 	"encoding/json"
+	"math"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -62,6 +65,10 @@ func TestWhatIsCachedOfOwnKindsIsSmall(t *testing.T) {
 	}
 	selection := v1alpha1.NodeSelection{NodeNames: many, NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{strings.Repeat("k", 1<<16): "x"}}}
 	text := strings.Repeat("x", 250<<10)
+	measurement := v1alpha1.MeasurementSpec{
+		Tool: v1alpha1.ToolPinger, Notes: []v1alpha1.Note{{Value: text}}, Pods: &v1alpha1.PodSettings{Annotations: map[string]string{"a": text}},
+		Criteria: &v1alpha1.Criteria{IgnoreDifferences: many, Rules: []v1alpha1.Rule{{Cells: many}}, Baseline: &v1alpha1.Baseline{Type: v1alpha1.BaselineGate, Gate: &v1alpha1.ObjectName{Name: "g"}}},
+	}
 	long := metav1.ObjectMeta{
 		Name: "x", Annotations: map[string]string{foreign.AnnotationMachineConfig: text}, Labels: map[string]string{v1alpha1.LabelGate: "g", text: "x"},
 		Finalizers: []string{text}, OwnerReferences: []metav1.OwnerReference{{Name: text, Controller: new(true)}, {Name: text}},
@@ -69,9 +76,10 @@ func TestWhatIsCachedOfOwnKindsIsSmall(t *testing.T) {
 	placement := v1alpha1.Placement{
 		Client: &v1alpha1.EndpointPlacement{NodeSelection: selection}, Server: &v1alpha1.EndpointPlacement{NodeSelection: selection},
 	}
+	measurement.Placement = placement
 	options := CacheOptions(nil).ByObject
 	for key, o := range map[client.Object]client.Object{
-		find[*v1alpha1.LatencyBenchmark](options): &v1alpha1.LatencyBenchmark{ObjectMeta: long, Spec: v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{Placement: placement}}},
+		find[*v1alpha1.LatencyBenchmark](options): &v1alpha1.LatencyBenchmark{ObjectMeta: long, Spec: v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: measurement}},
 		find[*v1alpha1.LatencyMatrix](options): &v1alpha1.LatencyMatrix{ObjectMeta: long, Spec: v1alpha1.LatencyMatrixSpec{Nodes: selection, Server: &selection, Template: v1alpha1.LatencyBenchmarkTemplate{Spec: v1alpha1.MeasurementSpec{
 			Placement: placement, Notes: []v1alpha1.Note{{Value: text}}, Pods: &v1alpha1.PodSettings{Annotations: long.Annotations},
 			Criteria: &v1alpha1.Criteria{IgnoreDifferences: many, Baseline: &v1alpha1.Baseline{Type: v1alpha1.BaselineMatrix, Matrix: &v1alpha1.ObjectName{Name: "before"}}},
@@ -97,6 +105,24 @@ func TestWhatIsCachedOfOwnKindsIsSmall(t *testing.T) {
 	if _, err := options[find[*v1alpha1.LatencyBenchmark](options)].Transform(b); err != nil || len(b.Annotations) != 1 {
 		t.Errorf("%v, %v", b.Annotations, err)
 	}
+}
+
+// When memory is short, the cache keeps little of any benchmark.
+func TestMemoryIsShort(t *testing.T) {
+	options := CacheOptions(nil).ByObject
+	transform := options[find[*v1alpha1.LatencyBenchmark](options)].Transform
+	held := make([]byte, 64<<20)
+	for limit, whole := range map[int64]bool{math.MaxInt64: true, 1 << 30: true, 100 << 20: false} {
+		before := debug.SetMemoryLimit(limit)
+		runtime.GC()
+		b := &v1alpha1.LatencyBenchmark{Spec: v1alpha1.LatencyBenchmarkSpec{MeasurementSpec: v1alpha1.MeasurementSpec{Tool: v1alpha1.ToolPinger, Priority: 3}}}
+		_, err := transform(b)
+		debug.SetMemoryLimit(before)
+		if err != nil || IsWhole(b) != whole || b.Spec.Priority != 3 {
+			t.Errorf("with a limit of %d bytes, %t, %v", limit, IsWhole(b), err)
+		}
+	}
+	runtime.KeepAlive(held)
 }
 
 // A manager of named namespaces watches ConfigMaps only there; it has no right to list others.

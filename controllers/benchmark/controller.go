@@ -161,7 +161,7 @@ func (r *Reconciler) waits(ctx context.Context, name types.NamespacedName) (time
 		return 0, client.IgnoreNotFound(err)
 	}
 	c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded)
-	if c == nil || c.Reason != v1alpha1.ReasonQueued || b.Status.Pair == nil || b.Status.Active != nil ||
+	if c == nil || c.Reason != v1alpha1.ReasonQueued || !controllers.IsWhole(b) || b.Status.Pair == nil || b.Status.Active != nil ||
 		len(b.Status.LeftPods) > 0 || !b.DeletionTimestamp.IsZero() {
 		return 0, nil
 	}

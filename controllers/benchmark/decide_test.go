@@ -796,8 +796,8 @@ func TestCurable(t *testing.T) {
 		v1alpha1.OutcomeEvicted: true, v1alpha1.OutcomeNodeLost: true, v1alpha1.OutcomePodLost: true,
 		v1alpha1.OutcomeDeadlineExceeded: true, v1alpha1.OutcomeResultMissing: true, v1alpha1.OutcomeResultCorrupt: true,
 		v1alpha1.OutcomeInterfaceLost: true, v1alpha1.OutcomeWrongPeer: true,
-		v1alpha1.OutcomeStoreRefused:  true,
-		v1alpha1.OutcomePodRefused:    true, v1alpha1.OutcomeNetworkRefused: true, v1alpha1.OutcomeOccupationExceeded: false,
+		v1alpha1.OutcomeStoreRefused: true,
+		v1alpha1.OutcomePodRefused:   true, v1alpha1.OutcomeNetworkRefused: true, v1alpha1.OutcomeOccupationExceeded: false,
 
 		v1alpha1.OutcomeImagePullFailed: false, v1alpha1.OutcomeContainerConfig: false, v1alpha1.OutcomeToolMissing: false,
 		v1alpha1.OutcomeWrongNetwork: false, v1alpha1.OutcomeOOMKilled: false, v1alpha1.OutcomeResultTooLarge: false,

@@ -114,8 +114,19 @@ func (r *Reconciler) observeChildren(ctx context.Context, w *world) error {
 	}
 	w.children = make([]*v1alpha1.LatencyBenchmark, len(w.pairs))
 	for i := range list.Items {
-		if number, ok := numberOf(m, list.Items[i].Name); ok && number <= len(w.pairs) && w.measures(int32(number), &list.Items[i]) {
-			w.children[number-1] = &list.Items[i]
+		child := &list.Items[i]
+		number, ok := numberOf(m, child.Name)
+		if !ok || number > len(w.pairs) {
+			continue
+		}
+		if !controllers.IsWhole(child) {
+			var err error
+			if child, err = r.live(ctx, w, int32(number)); client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("getting the benchmark of pair %d: %w", number, err)
+			}
+		}
+		if metav1.IsControlledBy(child, m) && w.measures(int32(number), child) {
+			w.children[number-1] = child
 		}
 	}
 	return nil

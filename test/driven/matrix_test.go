@@ -232,6 +232,21 @@ var _ = Describe("A matrix", func() {
 		w.Patiently(ctx, b, func() any { return Get(ctx, b).Status }, Equal(written))
 	})
 
+	It("measures pairs by a template of which the cache keeps only a part", func(ctx SpecContext) {
+		w.Kubelet.Auto()
+		w.Start()
+		x := MakeBenchmark(w.Namespace, "x").AllPairs(2)
+		x.Spec.Template.Spec.Pods = &v1alpha1.PodSettings{}
+		for i := range 32 {
+			x.Spec.Template.Spec.Pods.Env = append(x.Spec.Template.Spec.Pods.Env, v1alpha1.EnvVar{Name: fmt.Sprint("EF_X", i), Value: strings.Repeat("x", 256)})
+		}
+		b := w.CreateMatrix(ctx, x)
+		ExpectMeasured(ctx, b, "^True Complete: 6 of 6 pairs measured;")
+		Expect(w.pairsOf(children(ctx, b))).To(Equal(allPairsOfFour))
+		w.ExpectApart(children(ctx, b), 2)
+		Expect(w.Kubelet.Created()).To(HaveLen(6 * 2))
+	})
+
 	It("of topology Star has one server, which is not a client", func(ctx SpecContext) {
 		w.Kubelet.Auto()
 		w.Start()

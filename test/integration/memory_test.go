@@ -129,8 +129,8 @@ func TestCache(t *testing.T) {
 	}
 }
 
-// hostile is the number of objects of each kind that other users create: with the manager's labels, and with annotations that are nearly
-// as long as the API accepts.
+// hostile is the number of objects of each kind that other users create: with the manager's labels, with annotations that are nearly as long
+// as the API accepts, and with specs at their maximum.
 const hostile = 1000
 
 // make nightly runs it.
@@ -168,6 +168,8 @@ var _ = Describe("The cache of the manager", Label("nightly"), func() {
 				}
 				matrix := MakeBenchmark(metav1.NamespaceDefault, "x").AllPairs(1)
 				benchmark.ObjectMeta, matrix.ObjectMeta = metaOf(i), metaOf(i)
+				fill(&benchmark.Spec.MeasurementSpec)
+				fill(&matrix.Spec.Template.Spec)
 				node := &corev1.Node{ObjectMeta: metaOf(i)}
 				node.Namespace = ""
 				for _, o := range []client.Object{
@@ -202,3 +204,23 @@ var _ = Describe("The cache of the manager", Label("nightly"), func() {
 		Expect(peakOf(strings.Join(kinds, ","))).To(BeNumerically("<", managerMiB*3/4), "all at once")
 	})
 })
+
+// fill gives a spec as much text as the API accepts in the parts that are largest.
+func fill(s *v1alpha1.MeasurementSpec) {
+	variables := func() (all []v1alpha1.EnvVar) {
+		for i := range 32 {
+			all = append(all, v1alpha1.EnvVar{Name: fmt.Sprintf("EF_%060d", i), Value: strings.Repeat("x", 256)})
+		}
+		return all
+	}
+	s.Pods = &v1alpha1.PodSettings{Env: variables()}
+	s.Variants = []v1alpha1.Variant{{Name: "a", Env: variables()}, {Name: "b", Env: variables()}}
+	s.Criteria = &v1alpha1.Criteria{}
+	for i := range 32 {
+		rule := v1alpha1.Rule{Metric: v1alpha1.MetricP99, Max: v1alpha1.Limit{Text: fmt.Sprintf("%dus", i+1)}}
+		for k := range 8 {
+			rule.Cells = append(rule.Cells, fmt.Sprintf("tcp-%058d", k))
+		}
+		s.Criteria.Rules = append(s.Criteria.Rules, rule)
+	}
+}
