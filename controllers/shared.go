@@ -42,10 +42,34 @@ func (a API) WriteStatus(ctx context.Context, old, o client.Object) (bool, error
 	if equality.Semantic.DeepEqual(old, o) {
 		return false, nil
 	}
+	stamp(conditionsOf(old), conditionsOf(o), a.Clock.Now())
 	if err := a.Client.Status().Update(ctx, o); err != nil {
 		return false, fmt.Errorf("writing the status: %w", err)
 	}
 	return true, nil
+}
+
+// stamp gives each condition whose status changed the time of the controllers' clock.
+func stamp(before, after []metav1.Condition, now time.Time) {
+	for i := range after {
+		if was := meta.FindStatusCondition(before, after[i].Type); was == nil || was.Status != after[i].Status {
+			after[i].LastTransitionTime = metav1.Time{Time: now}
+		}
+	}
+}
+
+func conditionsOf(o client.Object) []metav1.Condition {
+	switch o := o.(type) {
+	case *v1alpha1.LatencyBenchmark:
+		return o.Status.Conditions
+	case *v1alpha1.LatencyMatrix:
+		return o.Status.Conditions
+	case *v1alpha1.LatencyGate:
+		return o.Status.Conditions
+	case *v1alpha1.LatencyVerification:
+		return o.Status.Conditions
+	}
+	return nil
 }
 
 // writtenAgain is the wait after another client changed or deleted the object first.

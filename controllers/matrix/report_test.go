@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -109,7 +110,7 @@ func TestPairsReleasedAtOnceHaveAnEventEach(t *testing.T) {
 	if err := broadcaster.StartRecordingToSinkWithContext(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	r := &Reconciler{API: controllers.API{Client: c, Recorder: broadcaster.NewRecorder(scheme, "tailgate")}}
+	r := &Reconciler{API: controllers.API{Client: c, Recorder: broadcaster.NewRecorder(scheme, "tailgate"), Clock: clock.RealClock{}}}
 	if err := r.report(t.Context(), makeWorld().matrix, w); err != nil {
 		t.Fatal(err)
 	}
