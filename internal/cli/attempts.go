@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -72,7 +71,7 @@ func pastAttempts(w io.Writer, all []v1alpha1.Attempt) error {
 	if len(all) >= mostAttempts {
 		fmt.Fprintf(w, "the last %d attempts; earlier ones are not kept\n", len(all))
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := text.NewColumns(w, 0)
 	fmt.Fprintln(t, "RUN\tATTEMPT\tBEGAN\tTOOK\tMEASURED\tENDED AS\tMESSAGE")
 	for _, a := range all {
 		measured := "-"

@@ -5,12 +5,12 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tailgate-dev/tailgate/internal/judge"
 	"github.com/tailgate-dev/tailgate/internal/sessions"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 func newCalibrate(c *cluster) *cobra.Command {
@@ -62,7 +62,7 @@ func writeCalibration(w *bytes.Buffer, all []sessions.Calibration) {
 		}
 		return fmt.Sprintf("%.1f%% (%d)", 100*sd, from)
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := text.NewColumns(w, 0)
 	first, later := recommended(all, 1), recommended(all, 5)
 	fmt.Fprintln(t, "VALUE\tSD ROUNDS\tSD BOOTS\tSD PEERS\tNODES\tTOLERANCE 1\tTOLERANCE 5\tROUNDS")
 	for i, c := range all {

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,6 +17,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/report"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 func newGet(c *cluster) *cobra.Command {
@@ -171,7 +171,7 @@ func (c *cluster) fleet(ctx context.Context, of subject, form string) ([]byte, e
 		err := report.WriteJSON(&out, rows)
 		return out.Bytes(), err
 	}
-	t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+	t := text.NewColumns(&out, 0)
 	fmt.Fprintln(t, "NODE\tSTATE\tP50\tP99\tRATIO\tOUTCOME\tMEASURED\tPEER")
 	for _, r := range rows {
 		cells := []string{r.Node, r.State, r.P50, r.P99, r.Ratio, r.Outcome, r.Measured, r.Peer}

@@ -13,7 +13,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,6 +24,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/imported"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/text"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
@@ -44,7 +44,7 @@ func newPublished() *cobra.Command {
 			var out bytes.Buffer
 			for _, e := range entries {
 				fmt.Fprintf(&out, "%s/%s (%s)\n  %s\n", imported.Published, e.Name, e.Tool, e.Source)
-				t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
+				t := text.NewColumns(&out, 0)
 				for _, n := range imported.Notes(e.Notes) {
 					fmt.Fprintf(t, "  %s\t%s\n", n.Name, n.Value)
 				}

@@ -9,7 +9,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -389,7 +388,7 @@ func (p Planned) table(w io.Writer) error {
 			fmt.Fprintf(w, "not measured: %s: %s\n", line.Name, line.Message)
 		}
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := text.NewColumns(w, 0)
 	fmt.Fprintln(t, "\nVARIANT\tWAY")
 	for _, v := range p.Variants {
 		fmt.Fprintf(t, "%s\t%s\n", v.Name, v.Way)

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/judge"
@@ -59,7 +58,7 @@ func Ignoring(w io.Writer, all ...Comparison) error {
 	}
 	none := map[bool]string{true: " []"}[len(keys) == 0]
 	fmt.Fprintf(w, "# what may differ between %s and what is judged against it\nignoreDifferences:%s\n", all[0].Baseline, none)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	t := text.NewColumns(w, 0)
 	for _, key := range keys {
 		fmt.Fprintf(t, "- %s\t# %s\n", key, needed[key])
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/summary"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // Table writes a benchmark's results for people: a line for each cell, the limits of the numbers, the verdict, and the
@@ -163,7 +164,7 @@ func writeColumns(w io.Writer, heading string, flags uint, format string, lines 
 	if heading != "" {
 		fmt.Fprintln(w, heading)
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', flags)
+	t := text.NewColumns(w, flags)
 	for _, values := range lines {
 		fmt.Fprintf(t, format, strings.Join(values, "\t"))
 	}

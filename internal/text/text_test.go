@@ -2,6 +2,7 @@ package text
 
 import (
 	"bytes"
+	"io"
 	"math"
 	"strings"
 	"testing"
@@ -126,5 +127,19 @@ func TestControlsAreReplaced(t *testing.T) {
 	var out bytes.Buffer
 	if _, err := Writer(&out).Write([]byte{0xc2, 0xff, 'x'}); err != nil || out.String() != "\xc2\xffx" {
 		t.Errorf("bytes that are no characters: %q, %v", out.String(), err)
+	}
+}
+
+func TestColumns(t *testing.T) {
+	var out strings.Builder
+	c := NewColumns(&out, 0)
+	if n, err := io.WriteString(c, "交换\tA\nx\tB\n"); n != len("交换\tA\nx\tB\n") || err != nil {
+		t.Fatal(n, err)
+	}
+	if err := c.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := out.String(), "交换  A\nx     B\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
