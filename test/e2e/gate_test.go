@@ -531,7 +531,7 @@ func slowUpgrade(ctx context.Context, cable *localcluster.LongCable, second *v1a
 		change(ctx, here.Upgrade.Restore, func() error { cable.SetDelay(cableDelay); return nil })
 	}
 	DeferCleanup(fast)
-	change(ctx, here.Upgrade.Slow, func() error { cable.SetDelay(8 * cableDelay); return nil })
+	change(ctx, here.Upgrade.Slow, func() error { cable.SetDelay(16 * cableDelay); return nil })
 	boot := upgrade(ctx)
 	failed := eventuallyConcludes(ctx, here.Client, v1alpha1.VerificationFailed)
 	Expect(failed.Status.Verified().Message).To(MatchRegexp(`^with peer ` + regexp.QuoteMeta(here.Server) +
