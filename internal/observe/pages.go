@@ -111,7 +111,8 @@ func Each(ctx context.Context, from client.Reader, list func() client.ObjectList
 			return nil
 		}
 		if read > 0 {
-			size = min(4*size, mostObjects)
+			// As many as fill half of a page: one that is refused costs the API server as much as one that is read.
+			size = max(1, min(4*size, mostObjects, size*(maxPage/2)/read))
 		}
 	}
 }

@@ -72,6 +72,22 @@ func TestEachIsBoundedByBytes(t *testing.T) {
 			t.Errorf("%s: %d of %d visited, %v", name, next, len(sizes), err)
 		}
 	}
+	// Large objects are read in pages of which few are refused, each of which the API server makes for nothing.
+	large, requests := make([]int, 300), 0
+	for i := range large {
+		large[i] = mib / 3
+	}
+	counted := podServer(t, large, mostObjects, func(c *rest.Config) *rest.Config {
+		c = Bounded(c)
+		c.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return roundTrip(func(r *http.Request) (*http.Response, error) { requests++; return next.RoundTrip(r) })
+		})
+		return c
+	})
+	err := Each(t.Context(), counted, func() client.ObjectList { return &corev1.PodList{} }, func(runtime.Object) error { return nil })
+	if most := len(large)/(8*3) + 1; err != nil || requests > most {
+		t.Errorf("%d requests for %d objects of a third of a MiB, want at most %d; %v", requests, len(large), most, err)
+	}
 	// One object that alone is too large is an error, and so is what a visit returns.
 	api := podServer(t, []int{1, maxPage}, mostObjects, Bounded)
 	pods := func() client.ObjectList { return &corev1.PodList{} }
@@ -92,3 +108,7 @@ func TestEachIsBoundedByBytes(t *testing.T) {
 		t.Errorf("a list that Each does not read: %v", err)
 	}
 }
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
