@@ -454,6 +454,9 @@ func TestUnknownSize(t *testing.T) {
 		!strings.Contains(strings.Join(c.Notes, "\n"), "tcp-256-at-1000-captured is compared with tcp-0-at-1000-captured, whose message size was not published") {
 		t.Errorf("got %v, %v", c.Notes, err)
 	}
+	if title, heading := c.title(), c.grids()[len(c.grids())-1].heading; !strings.Contains(title, "against paper, InToOut") || !strings.HasSuffix(heading, ", InToOut") {
+		t.Errorf("got %q, %q: these are no latencies of the tool", title, heading)
+	}
 	for name, baseline := range map[string]Side{
 		"another rate": of("paper", "a table", 0, 2000), "another size": of("paper", "a table", 128, 1000), "measured": of("before", "", 0, 1000),
 	} {

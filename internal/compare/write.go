@@ -136,7 +136,22 @@ func (f Figure) heading() string {
 	if f.BaselineVariant != variant {
 		variant += " against " + f.BaselineVariant
 	}
-	return fmt.Sprintf("%s of %s, %s", f.Cell, variant, f.Rounds())
+	interval := ""
+	if f.captured() {
+		interval = ", " + string(v1alpha1.ResultInToOut)
+	}
+	return fmt.Sprintf("%s of %s, %s%s", f.Cell, variant, f.Rounds(), interval)
+}
+
+// captured reports whether a figure's latencies are of the server's packets, whatever the type of those of its tool.
+func (f Figure) captured() bool { return strings.HasSuffix(f.Cell, result.CapturedSuffix) }
+
+// latencies returns what all latencies count, but those of captured cells beside others.
+func (c Comparison) latencies() string {
+	if len(c.Figures) > 0 && !slices.ContainsFunc(c.Figures, func(f Figure) bool { return !f.captured() }) {
+		return string(v1alpha1.ResultInToOut)
+	}
+	return string(c.LatencyType)
 }
 
 // Begins reports whether the figure i is the first of its cell.
@@ -202,7 +217,7 @@ func condition(value string) string { return cmp.Or(text.Printable(value, mostSh
 
 // title names the compared benchmarks and says how many differences are omitted.
 func (c Comparison) title() string {
-	title := fmt.Sprintf("%s against %s, %s", c.Candidate, c.Baseline, c.LatencyType)
+	title := fmt.Sprintf("%s against %s, %s", c.Candidate, c.Baseline, c.latencies())
 	if !c.imported && !slices.ContainsFunc(c.Differences, func(d Difference) bool { return !d.Note }) {
 		title += ", under conditions that are equal where they must be"
 	}
@@ -244,7 +259,7 @@ func gridsOf(all []Comparison) (grids []grid, notes []string) {
 	var order []place
 	for i, c := range all {
 		number := fmt.Sprint(i + 1)
-		grids[0].rows = append(grids[0].rows, []string{number, c.Candidate, string(c.LatencyType)})
+		grids[0].rows = append(grids[0].rows, []string{number, c.Candidate, c.latencies()})
 		head = append(head, number, "RATIO "+number)
 		if unequal := c.unequal(); unequal != "" {
 			notes = append(notes, fmt.Sprintf("%s: conditions that must be equal differ from the baseline's: %s; compare the two alone to see them", c.Candidate, unequal))
