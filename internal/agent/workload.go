@@ -324,7 +324,7 @@ func (h host) directed(cpus []int) []string {
 
 // cgroupOf reads what the container's cgroup counts.
 func (h host) cgroupOf(w *result.Workload) {
-	if limited, _ := h.cgroups("cpu", "cpu.stat", "cpu.stat"); len(limited) > 0 {
+	if limited, _ := h.cgroups("cpu", "cpu.max", "cpu.cfs_quota_us"); len(limited) > 0 {
 		all := map[string]int64{}
 		for l := range strings.Lines(h.read(filepath.Join(limited[0], "cpu.stat"))) {
 			throttling([]byte(l), "", all)

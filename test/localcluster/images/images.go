@@ -257,6 +257,10 @@ func benchLayers(ctx context.Context, o Options) ([]v1.Layer, error) {
 	if err != nil {
 		return nil, err
 	}
+	entrypoint, err := goProgram(ctx, o, "./cmd/tailgate-exec")
+	if err != nil {
+		return nil, err
+	}
 	archive, err := benchRootfs(ctx, o)
 	if err != nil {
 		return nil, err
@@ -274,7 +278,9 @@ func benchLayers(ctx context.Context, o Options) ([]v1.Layer, error) {
 		return nil, err
 	}
 	layers := []v1.Layer{base}
-	for _, files := range [][]file{sfnt, ping, {{path: "/usr/local/bin/tailgate-agent", mode: 0o755, data: agent}}} {
+	for _, files := range [][]file{sfnt, ping, {
+		{path: "/usr/local/bin/tailgate-agent", mode: 0o755, data: agent}, {path: "/usr/local/bin/tailgate-exec", mode: 0o755, data: entrypoint},
+	}} {
 		if len(files) == 0 {
 			continue
 		}
