@@ -99,6 +99,7 @@ func (r *Gates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	}
 	ctx = controllers.With(ctx, "gate", g.Name)
 	old := g.DeepCopy()
+	controllers.SettleTimes(&g.Status, r.Clock.Now())
 	all, err := r.observe(ctx, g)
 	if err != nil {
 		return ctrl.Result{}, err

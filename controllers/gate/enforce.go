@@ -15,6 +15,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/identity"
 	"github.com/tailgate-dev/tailgate/internal/queue"
 	"github.com/tailgate-dev/tailgate/internal/turns"
 )
@@ -153,7 +154,8 @@ const defaultRetention = time.Hour
 // dismiss releases a node whose gate is gone. It keeps accepted results, and that the node changed or joined, for spec.releaseAfter, so that
 // a gate that is only created again, for example because a tool replaces it by force, knows them.
 func (r *Verifications) dismiss(ctx context.Context, w *world, v *v1alpha1.LatencyVerification, gates []v1alpha1.LatencyGate) (time.Duration, error) {
-	if v.Status.State == "" || v.Status.Accepted == nil && v.Status.AsFound {
+	unchanged := w.node != nil && identity.Recorded(&v.Status).Compare(v, types.UID(v.Status.GateUID), w.subject(), w.now).Stale == ""
+	if v.Status.State == "" || v.Status.Accepted == nil && v.Status.AsFound && unchanged {
 		return 0, controllers.Delete(ctx, r.Client, v)
 	}
 	if old := v.DeepCopy(); v.Status.Retained == nil || v.Status.Retained.Reason != v1alpha1.ReasonGateDeleted {
@@ -186,7 +188,12 @@ func (r *Verifications) dismiss(ctx context.Context, w *world, v *v1alpha1.Laten
 		}
 		return v.Status.Retained.EndTime.Sub(w.now), patchFinalizer(ctx, r.Client, v, controllerutil.RemoveFinalizer)
 	}
-	if left := v.Status.Retained.EndTime.Sub(w.now); left > 0 {
+	old, kept := v.DeepCopy(), v.Status.Retained
+	look(kept, w.now)
+	if _, err := r.WriteStatus(ctx, old, v); err != nil {
+		return 0, err
+	}
+	if left := leftOf(kept, kept.EndTime.Sub(kept.StartTime.Time), w.now); left > 0 {
 		return left, nil
 	}
 	return 0, controllers.Delete(ctx, r.Client, v)

@@ -122,24 +122,41 @@ func (w *world) retainedFor() time.Duration {
 	if r == nil || r.Reason == v1alpha1.ReasonNodeDeleted && w.node != nil {
 		return whole
 	}
-	left := min(whole, whole-w.now.Sub(r.StartTime.Time))
+	return leftOf(r, whole, w.now)
+}
+
+func leftOf(r *v1alpha1.Retention, whole time.Duration, now time.Time) time.Duration {
+	left := min(whole, whole-now.Sub(r.StartTime.Time))
 	switch due := r.DueTime; {
 	case left > 0:
 		return left
-	case due == nil || due.After(w.now):
+	case due == nil || due.After(now):
 		return lookAgain
 	default:
-		return lookAgain - w.now.Sub(due.Time)
+		return lookAgain - now.Sub(due.Time)
 	}
 }
 
-// keepsFail reports whether a requested deletion must wait for a Pass, because accepted results would be forgotten, or that a
-// node changed which was there before the gate.
+// look notes the first look that found that a retention is over.
+func look(r *v1alpha1.Retention, now time.Time) {
+	switch over := !now.Before(r.EndTime.Time); {
+	case !over || r.DueTime != nil && r.DueTime.After(now):
+		r.DueTime = nil
+	case r.DueTime == nil:
+		r.DueTime = &metav1.Time{Time: now}
+	}
+}
+
+// keepsFail reports whether a requested deletion must wait for a Pass, because accepted results would be forgotten, or that the
+// node is not as the gate found it, which it would be for the next verification.
 func (w *world) keepsFail() bool {
 	v := w.verification
-	return w.gate != nil && w.gate.DeletionTimestamp.IsZero() && w.node != nil && !w.disowned() && !w.ofEarlierGate() &&
-		(v.Status.Accepted != nil || turns.Older(w.node, w.gate) && !v.Status.AsFound) &&
-		(!v.Status.State.Passed() || identity.NotReady(w.subject()) != "" || w.compare().Stale != "")
+	if w.gate == nil || !w.gate.DeletionTimestamp.IsZero() || w.node == nil || w.disowned() || w.ofEarlierGate() ||
+		v.Status.Accepted == nil && (v.Status.AsFound || !turns.FoundBy(w.gate, w.node)) {
+		return false
+	}
+	is := w.compare()
+	return !v.Status.State.Passed() || identity.NotReady(w.subject()) != "" || is.Stale != "" || len(is.Absent) > 0
 }
 
 func (w *world) subject() identity.Subject { return identity.Subject{Node: w.node} }
@@ -180,6 +197,8 @@ func decideState(w *world) step {
 		s.event = eventChanged
 	case v.Status.State == v1alpha1.VerificationMeasuring:
 		s = measuring(w).orGivenBack(v.Status.Turn)
+	case v.Status.Turn != nil && w.disowned(): // The gate does not choose among nodes that it lost.
+		s = step{event: eventHeldUp, reason: w.retention().Reason, message: w.retention().Message}.orGivenBack(v.Status.Turn)
 	}
 	for _, key := range is.Absent {
 		s.again = queue.Soonest(s.again, key.EndTime.Sub(w.now))
@@ -222,7 +241,7 @@ func (w *world) recreated() step {
 func changed(w *world, current map[string]string, found []v1alpha1.IdentityChange) step {
 	if accepted := w.verification.Status.Accepted; accepted != nil {
 		if all := identity.Changes(accepted.Identity, current); len(all) > 0 {
-			found = all
+			found = slices.Concat(all, slices.DeleteFunc(found, func(c v1alpha1.IdentityChange) bool { return !identity.Renewed(c) }))
 		}
 	}
 	return step{event: eventChanged, reason: v1alpha1.ReasonIdentityChanged, message: identity.Sentence(found), changed: found}

@@ -41,9 +41,11 @@ func summarize(s *snapshot, chosen turns.Choice) {
 		lines = append(lines, line)
 	}
 	for _, v := range s.Leaving {
-		lines = append(lines, v1alpha1.NodeLine{
+		line := v1alpha1.NodeLine{
 			Name: v.Spec.NodeName, State: v.Status.State, Message: "the node is being deleted, and counts until it is gone; " + v.Status.Verified().Message,
-		})
+		}
+		s.outlook(&line, v, false)
+		lines = append(lines, line)
 	}
 	for _, v := range s.Retained {
 		line := v1alpha1.NodeLine{Name: v.Spec.NodeName, State: cmp.Or(v.Status.State, v1alpha1.VerificationUnverified)}

@@ -200,8 +200,11 @@ var (
 		c.status.Retained = c.retained
 		return nil
 	}}
-	noteChanges = effect{[]statusField{fieldChanged, fieldAsFound}, func(c *change) error {
+	noteChanges = effect{[]statusField{fieldChanged, fieldAsFound, "history"}, func(c *change) error {
 		c.status.Changed = c.changed
+		for _, was := range c.status.History { // A result of devices that do not exist any more cannot be accepted.
+			identity.Outdate(was.Identity, c.changed)
+		}
 		if len(c.changed) > 0 {
 			return notFound.apply(c)
 		}
@@ -432,8 +435,10 @@ func (w *world) confirm(status *v1alpha1.LatencyVerificationStatus) {
 		c.Message = "the node was not ready, and has not changed"
 		if a := status.Accepted; a != nil {
 			c.Message += "; its result is that of LatencyBenchmark " + a.Benchmark
-			if a.By == v1alpha1.AcceptedByHand {
+			if result := find(status.History, a.Benchmark); a.By == v1alpha1.AcceptedByHand {
 				c.Reason = v1alpha1.ReasonAcceptedByHand
+			} else if result != nil {
+				c.Reason = result.Reason // It may be provisional.
 			}
 		}
 	}
@@ -479,12 +484,7 @@ func (w *world) retained(reason string, after time.Duration, format string, argu
 		r.StartTime, r.DueTime = before.StartTime, before.DueTime
 	}
 	r.EndTime = metav1.Time{Time: r.StartTime.Add(after)}
-	switch over := !w.now.Before(r.EndTime.Time); {
-	case !over || r.DueTime != nil && r.DueTime.After(w.now):
-		r.DueTime = nil
-	case r.DueTime == nil:
-		r.DueTime = &metav1.Time{Time: w.now}
-	}
+	look(r, w.now)
 	r.Message = text.Shorten(fmt.Sprintf(format, argument, r.EndTime.UTC().Format(time.RFC3339), w.verification.Name), maxRetained)
 	return r
 }

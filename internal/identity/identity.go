@@ -171,7 +171,7 @@ func (k Keys) present(s *v1alpha1.LatencyVerificationStatus, node Subject, now t
 		case !reported(key, is) && now.Before(a.EndTime.Time):
 		case renewing && is == was:
 		case a.Renewed && is == was:
-			renewed = append(renewed, v1alpha1.IdentityChange{Key: key, From: was, To: is + ", made anew"})
+			renewed = append(renewed, v1alpha1.IdentityChange{Key: key, From: was, To: is + anew})
 			continue
 		default:
 			continue
@@ -184,6 +184,21 @@ func (k Keys) present(s *v1alpha1.LatencyVerificationStatus, node Subject, now t
 	slices.SortFunc(renewed, func(a, b v1alpha1.IdentityChange) int { return cmp.Compare(a.Key, b.Key) })
 	c.Changes, c.Seen = append(Changes(s.Identity, c.Values), renewed...), append(Changes(s.Identity, seen), renewed...)
 	return c
+}
+
+// anew is what follows the value of devices that were made anew.
+const anew = ", made anew"
+
+// Renewed reports whether a change is that of devices that were made anew.
+func Renewed(c v1alpha1.IdentityChange) bool { return c.To == c.From+anew }
+
+// Outdate makes a measured identity another one than that of the same node with devices that were made anew.
+func Outdate(measured map[string]string, all []v1alpha1.IdentityChange) {
+	for _, c := range all {
+		if _, ok := measured[c.Key]; ok && Renewed(c) {
+			measured[c.Key] = "before" + anew
+		}
+	}
 }
 
 // FilledIn reports whether a change only completes a recorded identity. A label that was added is a change, because a user can add it.

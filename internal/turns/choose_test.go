@@ -532,6 +532,7 @@ func TestFruitlessTurns(t *testing.T) {
 		"a failed benchmark":        {known, []changes{{failed(time.Hour), broken(time.Minute)}, {measured(31 * time.Minute)}}, 4},
 		"one of before":             {known, []changes{{failed(time.Hour), broken(30 * time.Minute)}}, 3},
 		"an inconclusive verdict":   {known, []changes{{in(v1alpha1.VerificationInconclusive), measured(time.Minute)}}, 0},
+		"of a clock that was ahead": {known, []changes{{failed(-time.Hour)}, {measured(-time.Hour)}}, 3},
 		"a changed node that rests": {known, []changes{{unverified(v1alpha1.ReasonIdentityChanged), failed(time.Minute)}}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -545,7 +546,7 @@ func TestFruitlessTurns(t *testing.T) {
 			}
 			s := Schedule{Status: c.before}
 			for range 2 { // The second time, nothing is new.
-				if s.count(all); s.Status.Fruitless != c.want {
+				if s.count(all, noon); s.Status.Fruitless != c.want {
 					t.Errorf("%d turns in a row, want %d", s.Status.Fruitless, c.want)
 				}
 			}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/identity"
 )
 
 // Outlook is what a gate would do with its nodes as they are now, if each measurement passed.
@@ -100,6 +101,9 @@ func (s *Snapshot) begun(out *Outlook) *Snapshot {
 		is := s.Compare(v, node)
 		if is.Stale != "" || v.Status.State == v1alpha1.VerificationMeasuring {
 			v.Status.State, l.States[node.Name] = v1alpha1.VerificationUnverified, v1alpha1.VerificationUnverified
+		}
+		if is.Stale == v1alpha1.ReasonNodeReplaced && identity.OtherMachine(v.Status.SystemUUID, node.Status.NodeInfo.SystemUUID) {
+			v.Status = v1alpha1.LatencyVerificationStatus{State: v1alpha1.VerificationUnverified, Number: v.Status.Number}
 		}
 		if len(is.Changes) > 0 || is.Stale == v1alpha1.ReasonNodeReplaced {
 			v.Status.AsFound = v.Status.AsFound && s.Gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone

@@ -68,6 +68,11 @@ func TestForeseenIsWhatHappens(t *testing.T) {
 	}{
 		"a gate that was created again": {makeGate(func(g *v1alpha1.LatencyGate) { g.UID = "uid-other" }), makeNode("a"), makeVerification("a"),
 			v1alpha1.ReasonGateReplaced, "[[{a b}] [{b a}]] [a b] []"},
+		"another machine in a gate that could measure none": {makeGate(func(g *v1alpha1.LatencyGate) { g.Status.Unsettled = true }),
+			makeNode("a", func(n *corev1.Node) { n.UID, n.Status.NodeInfo.SystemUUID = "uid-again", "uuid-2" }),
+			makeVerification("a", in(v1alpha1.VerificationUnverified), func(v *v1alpha1.LatencyVerification) {
+				v.Status.Introduced, v.Status.SystemUUID, v.Status.Accepted, v.Status.LastMeasurementTime = true, "uuid-1", nil, nil
+			}), v1alpha1.ReasonNodeReplaced, "[[{a b}]] [a] []"},
 		"a device plugin restarts":             {makeGate(), makeNode("a", noDevices), makeVerification("a"), "", "[] [] []"},
 		"the same, of a node that is measured": {makeGate(), makeNode("a", noDevices), makeVerification("a", in(v1alpha1.VerificationMeasuring)), "", "[] [a] [a]"},
 	} {

@@ -102,8 +102,9 @@ func (s Schedule) Paused() bool {
 	return s.Status != nil && s.Status.Fruitless >= v1alpha1.MaxFruitless && !s.Fired.After(s.Status.FruitlessTime.Time)
 }
 
-// count notes how the measurements of verifications ended since the last one that is known.
-func (s *Schedule) count(all []*v1alpha1.LatencyVerification) {
+// count notes how the measurements of verifications ended since the last one that is known. What
+// ended in the future, because a clock was ahead, does not count.
+func (s *Schedule) count(all []*v1alpha1.LatencyVerification, now time.Time) {
 	if s.Status == nil {
 		return
 	}
@@ -126,6 +127,9 @@ func (s *Schedule) count(all []*v1alpha1.LatencyVerification) {
 	slices.SortStableFunc(ends, func(a, b end) int { return a.at.Compare(b.at) })
 	s.Status = s.Status.DeepCopy()
 	for _, e := range ends {
+		if e.at.After(now) {
+			break
+		}
 		if e.result {
 			s.Status.Fruitless = 0
 		} else {

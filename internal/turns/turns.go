@@ -101,7 +101,7 @@ func New(g *v1alpha1.LatencyGate, gates []v1alpha1.LatencyGate, nodes []corev1.N
 			s.Retained = append(s.Retained, v)
 		}
 	}
-	s.Schedule.count(s.Verifications)
+	s.Schedule.count(s.Verifications, now)
 	slices.SortFunc(s.Missing, func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
 	return s
 }
