@@ -369,10 +369,15 @@ func (c *inspectCall) roomIn(ctx context.Context, pod *corev1.Pod) error {
 	}
 	need := pods.EphemeralMemory
 	used, err := c.memoryOf(ctx, pod)
+	for _, s := range pod.Status.ContainerStatuses {
+		if r := s.State.Running; r != nil && time.Since(r.StartedAt.Time) < settled {
+			err = fmt.Errorf("container %s started less than %s ago; try again then", s.Name, settled)
+		}
+	}
 	switch room := limit.Value() - used - need.Value(); {
 	case limit.Cmp(need) <= 0:
 		return fmt.Errorf("its memory limit is %s, and the inspection needs %s below the limit: raise it", limit.String(), need.String())
-	case err == nil && room < 0:
+	case used > 0 && room < 0:
 		return fmt.Errorf("it uses %d of %d MiB of memory, and the inspection needs %s below the limit, or the kernel would end a process: raise the memory limit",
 			used>>20, limit.Value()>>20, need.String())
 	case err != nil && !c.memoryFree:
@@ -416,6 +421,9 @@ func (c *inspectCall) memoryOf(ctx context.Context, pod *corev1.Pod) (int64, err
 	}
 	return workingSet(string(data), pod, time.Now())
 }
+
+// settled is how long a container must have run for its usage to be known: what a kubelet or metrics-server says is up to 30 s old.
+const settled = 45 * time.Second
 
 // usageAge is the greatest age of a usage that counts: a kubelet measures each 10 s or so.
 const usageAge = time.Minute

@@ -132,6 +132,12 @@ func TestInspectRefuses(t *testing.T) {
 		"an old measurement":        {change: metrics("2e+06", time.Now().Add(-time.Hour)), want: "--memory-free"},
 		"a pod that was just begun": {change: metrics("0", time.Now()), want: "--memory-free"},
 		"an unknown use of memory":  {change: func(s *apiServer) { s.kubeletMetrics = "" }, want: "--memory-free"},
+		"a container that just started": {change: func(s *apiServer) {
+			s.pods[feed].Status.ContainerStatuses[0].State.Running.StartedAt = metav1.Now()
+		}, want: "started less than 45s ago"},
+		"a pod that the kubelet refused": {change: func(s *apiServer) {
+			s.pods[feed].Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "TopologyAffinityError"}
+		}, want: "has ended (TopologyAffinityError)"},
 		"a small limit": {change: func(s *apiServer) {
 			s.pods[feed].Spec.Containers[0].Resources.Limits[corev1.ResourceMemory] = resource.MustParse("24Mi")
 		}, args: "feed --memory-free", want: "its memory limit is 24Mi"},

@@ -32,8 +32,8 @@ func ContainerOf(p *corev1.Pod, name string) (*corev1.Container, *corev1.Contain
 		return nil, nil, fmt.Errorf("it has no container %q; there are %s", name, strings.Join(names, ", "))
 	}
 	status := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return s.Name == name })
-	if status < 0 {
-		return nil, nil, fmt.Errorf("container %s has not started; wait until it runs", name)
+	if status < 0 { // no kubelet has started it
+		return &all[at], &corev1.ContainerStatus{Name: name}, nil
 	}
 	return &all[at], &statuses[status], nil
 }
@@ -49,7 +49,7 @@ func Uninspectable(p *corev1.Pod, s *corev1.ContainerStatus) error {
 	case p.DeletionTimestamp != nil:
 		return errors.New("it is being deleted; inspect the pod that replaces it")
 	case Ended(p):
-		return fmt.Errorf("it has ended (%s); inspect it while it runs", p.Status.Phase)
+		return fmt.Errorf("it has ended (%s); inspect it while it runs", cmp.Or(p.Status.Reason, string(p.Status.Phase)))
 	case waiting != nil && terminated != nil:
 		return fmt.Errorf("container %s restarts again and again (%s, last exit code %d): repair it first, see kubectl logs --previous", s.Name, waiting.Reason, terminated.ExitCode)
 	case s.State.Running == nil && waiting != nil:
