@@ -93,11 +93,12 @@ func (r *Verifications) step(ctx context.Context, v *v1alpha1.LatencyVerificatio
 	if s.reason != "" {
 		ctx = controllers.With(ctx, "event", s.event, "why", s.reason)
 	}
-	if s.event == eventReleased {
-		r.Recorder.Eventf(v, nil, corev1.EventTypeWarning, s.reason, "Release", "%s", s.message)
-	}
 	if s.event == eventReleased || s.event == eventGone {
-		return 0, controllers.Delete(ctx, r.Client, v)
+		err := controllers.Delete(ctx, r.Client, v)
+		if err == nil && s.event == eventReleased {
+			r.Recorder.Eventf(v, nil, corev1.EventTypeWarning, s.reason, "Release", "%s", s.message)
+		}
+		return 0, err
 	}
 	if v.Status, err = world.next(s); err != nil {
 		return 0, err
