@@ -11,14 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Criteria are the conditions that a benchmark's results must meet. The rules may change after the measurement: the stored
-// results are then judged again.
-//
+// Criteria are the conditions that a benchmark's results must meet.
 // +kubebuilder:validation:XValidation:rule="has(self.baseline) || self.rules.all(r, !has(r.maxIncrease) && !has(r.maxDecrease))",message="baseline: maxIncrease and maxDecrease compare with a baseline; give one of type Benchmark, Variant, Gate or Export, or use max and min"
 // +kubebuilder:validation:XValidation:rule="!has(self.ignoreDifferences) || has(self.baseline)",message="ignoreDifferences: applies only to a baseline; remove it, or set baseline"
 type Criteria struct {
-	// rules are the limits, 1 to 32; each applies to all cells that it selects. The verdict is Fail if a rule fails, Pass if all
-	// rules pass, and otherwise Inconclusive, which is never a pass.
+	// rules are the limits, 1 to 32. The verdict is Fail if a rule fails, Pass if all pass, and otherwise Inconclusive.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -30,13 +27,10 @@ type Criteria struct {
 	// +optional
 	Baseline *Baseline `json:"baseline,omitempty"`
 
-	// ignoreDifferences are the keys of the evidence that may differ between the baseline and the benchmark, such as
-	// kernel.release when an upgrade changes the kernel, at most 32. One * matches any text, as in kernel.* or
-	// cell.*.duration, except for the firmware variant of a NIC, the type of its function, its distance from the CPU, and the
-	// acceleration of a socket: nic.firmware-variant, nic.function, numa.relation and cell.CELL.accelerated.END must be written in
-	// full. The key capture means that packets were captured on one side only, and kernelUpgrade what another kernel of a
-	// distribution changes by itself, such as its version, mitigations, microcode and drivers. Any other difference makes the
-	// comparison Inconclusive, and the message names it.
+	// ignoreDifferences are keys of the evidence that may differ from the baseline, at most 32: kernel.release, for
+	// example, or kernelUpgrade for all that another kernel of a distribution changes by itself. One * matches any
+	// text, as in cell.*.duration; nic.firmware-variant, nic.function, numa.relation and cell.CELL.accelerated.END must
+	// be written in full. Any other difference makes the comparison Inconclusive.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -78,7 +72,7 @@ const (
 	MetricThroughput Metric = "throughput"
 )
 
-// Unit is the unit in which a metric is judged and shown: Nanoseconds (of the benchmark's latencyType), BitsPerSecond or Messages.
+// Unit is the unit in which a metric is judged and shown.
 // +kubebuilder:validation:Enum=Nanoseconds;BitsPerSecond;Messages
 type Unit string
 
@@ -89,8 +83,7 @@ const (
 	UnitMessages      Unit = "Messages"
 )
 
-// MetricKind says how a metric is judged and shown. The rules follow from the unit: a latency has a duration or a percentage as its limit,
-// a throughput a quantity or a percentage, and messages are counted.
+// MetricKind says how a metric is judged and shown.
 type MetricKind struct {
 	Metric Metric
 	Unit   Unit
@@ -108,8 +101,7 @@ type MetricKind struct {
 	Compared bool
 }
 
-// metricKinds are the metrics in the order of tables. The enum of Metric and the CEL rules of Rule repeat parts of it; the tests of
-// internal/admit compare them, and those of test/docs compare the table of docs/verdicts.md.
+// metricKinds are the metrics in the order of tables. The enum of Metric and the CEL rules of Rule repeat parts of it.
 var metricKinds = []MetricKind{
 	{Metric: MetricMin, Unit: UnitNanoseconds, OfAnswers: true},
 	{Metric: MetricMean, Unit: UnitNanoseconds, OfAnswers: true, WithoutLost: true, Compared: true},
@@ -193,12 +185,8 @@ func (l Limit) Thousandths() (int64, error) {
 	return q.MilliValue(), nil
 }
 
-// Rule is a limit for one metric, absolute or against the baseline. Exactly one limit is set, of those that the metric allows: latencies and lost
-// max or maxIncrease, throughput min or maxDecrease. A value that equals the limit is within it.
-//
-// A rule applies to every cell that it selects: latencies for cells that answer, throughput for streams, lost for both.
-// A rule that selects no cell is Inconclusive.
-//
+// Rule is a limit for one metric in the cells that it selects: latencies in cells that answer, throughput in streams,
+// lost in both. A value that equals the limit is within it. A rule that selects no cell is Inconclusive.
 // +kubebuilder:validation:XValidation:rule="self.metric != 'max'",message="metric: max is a single sample of each round and cannot be judged; use p99.999 or a lower percentile"
 // +kubebuilder:validation:XValidation:rule="[has(self.max), has(self.min), has(self.maxIncrease), has(self.maxDecrease)].filter(given, given).size() == 1",message="give exactly one of max, min, maxIncrease and maxDecrease; write a separate rule for each limit"
 // +kubebuilder:validation:XValidation:rule="self.metric == 'throughput' ? !has(self.max) && !has(self.maxIncrease) : !has(self.min) && !has(self.maxDecrease)",message="throughput takes min or maxDecrease, such as min: 9G or maxDecrease: 5%; lost takes max or maxIncrease, such as max: 0; every other metric takes max or maxIncrease, such as max: 10us or maxIncrease: 5%"
@@ -209,29 +197,27 @@ func (l Limit) Thousandths() (int64, error) {
 // +kubebuilder:validation:XValidation:rule="self.metric != 'lost' || !has(self.maxIncrease) || string(self.maxIncrease).matches('^[0-9]{1,12}$')",fieldPath=".maxIncrease",messageExpression="'\"' + string(self.maxIncrease) + '\" is not a number of messages from 0 to 999999999999; write a number, such as 5'",message="must be a number of messages from 0 to 999999999999, such as 5"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxDecrease) || type(self.maxDecrease) == string && self.maxDecrease.matches('^(0|[1-9][0-9]?)([.][0-9]{1,3})?%$') && !self.maxDecrease.matches('^[0.]+%$')",fieldPath=".maxDecrease",messageExpression="'\"' + string(self.maxDecrease) + '\"' + (string(self.maxDecrease).matches('^[1-9][0-9.]*$') ? ' has no percent sign; write ' + string(self.maxDecrease) + '%' : ' is not a percentage above 0% and below 100% with at most three decimals; write one, such as 5% or 2.5%')",message="must be a percentage above 0% and below 100% with at most three decimals, such as 5% or 2.5%"
 type Rule struct {
-	// metric is the metric of each round: min, mean, p50, p75, p90, p95, p99, p99.9, p99.99, p99.999, stddev, lost or throughput.
+	// metric is the metric of each round that the rule limits; max cannot be limited.
 	// +required
 	Metric Metric `json:"metric"`
 
-	// max is the highest value. Of a latency, it is a duration from 1ns to 60s with its unit, such as 2us or 1.75ms: the highest of the
-	// benchmark's latencyType (HalfRTT or RTT) that the median round may have; for a Pass, at most one round in ten may have a higher one: none
-	// of 6 to 9 rounds, two of 20. Of lost, it is the highest number of messages that any round may lose, 0 to 999999999999.
+	// max is the highest value. Of a latency, it is a duration from 1ns to 60s, such as 1.75ms, for the median round;
+	// for a Pass, at most one round in ten may exceed it. Of lost, it is the number of messages that any round may
+	// lose, 0 to 999999999999.
 	// +optional
 	Max Limit `json:"max,omitzero"`
 
-	// min is the lowest throughput that the median round may have, in bits per second: a quantity from 1 to 999999999999999 such as 9G,
-	// 2.5G or 9000000000.
+	// min is the lowest throughput of the median round, in bits per second: 1 to 999999999999999, such as 2.5G.
 	// +optional
 	Min Limit `json:"min,omitzero"`
 
-	// maxIncrease is how much higher than the baseline a value may be. Of a latency, it is a percentage above 0% and below 10000% with at
-	// most three decimals, such as 5% or 2.5%, because an unchanged result would be at a limit of 0%; for a Pass, at most one round in ten more than in the baseline may be slower than that. Of lost, it is how
-	// many more messages a round may lose, 0 to 999999999999.
+	// maxIncrease is how much higher than the baseline a value may be. Of a latency, it is a percentage above 0% and
+	// below 10000%, such as 2.5%; for a Pass, at most one round in ten more than in the baseline may exceed it. Of
+	// lost, it is how many more messages a round may lose, 0 to 999999999999.
 	// +optional
 	MaxIncrease Limit `json:"maxIncrease,omitzero"`
 
-	// maxDecrease is how much lower than the baseline a throughput may be: a percentage above 0% and below 100% with at most
-	// three decimals, such as 5%.
+	// maxDecrease is how much lower than the baseline a throughput may be: above 0% and below 100%, such as 5%.
 	// +optional
 	MaxDecrease Limit `json:"maxDecrease,omitzero"`
 
@@ -305,7 +291,6 @@ const (
 )
 
 // Baseline names results to compare with: a union whose type selects the one member that is set.
-//
 // +union
 // +kubebuilder:validation:XValidation:rule="(self.type == 'Benchmark') == has(self.benchmark)",message="benchmark belongs to type Benchmark, which requires it: give benchmark.name, or remove benchmark"
 // +kubebuilder:validation:XValidation:rule="(self.type == 'Variant') == has(self.variant)",message="variant belongs to type Variant, which requires it: give variant.name, or remove variant"
@@ -313,47 +298,44 @@ const (
 // +kubebuilder:validation:XValidation:rule="(self.type == 'Matrix') == has(self.matrix)",message="matrix belongs to type Matrix, which requires it: give matrix.name, or remove matrix"
 // +kubebuilder:validation:XValidation:rule="(self.type == 'Export') == has(self.export)",message="export belongs to type Export, which requires it: give export.configMapName and export.sha256, or remove export"
 type Baseline struct {
-	// type is Benchmark (another benchmark), Variant (another variant of the same benchmark), Gate (the result that a LatencyGate has
-	// accepted of the client's node), Matrix (another LatencyMatrix), or Export (a benchmark of another cluster).
+	// type is Benchmark, Variant (of the same benchmark), Gate (the result that a LatencyGate accepted of the client's
+	// node), Matrix, or Export (a benchmark of another cluster).
 	// +unionDiscriminator
 	// +required
 	Type BaselineType `json:"type"`
 
-	// benchmark is another benchmark of the same namespace, whose stored results are compared cell by cell with the
-	// same variant. The verdict is updated when they change. Until that benchmark is complete, it is Inconclusive.
+	// benchmark is another benchmark of the namespace, whose cells are compared with those of the same variant. Until
+	// it is complete, the verdict is Inconclusive.
 	// +unionMember
 	// +optional
 	Benchmark *BenchmarkReference `json:"benchmark,omitempty"`
 
-	// variant is another variant of the same benchmark. Cells with the same traffic are compared. Rules with maxIncrease or
-	// maxDecrease do not select the cells of this variant. The evidence may differ where the specs of the two variants differ.
+	// variant is another variant of the same benchmark. Rules with maxIncrease or maxDecrease do not select its cells.
+	// The evidence may differ where the specs of the two variants differ.
 	// +unionMember
 	// +optional
 	Variant *ObjectName `json:"variant,omitempty"`
 
-	// gate is the LatencyGate, whose spec.namespace must be that of the benchmark. The first verdict determines the accepted result
-	// (status.verdict.baseline), and later acceptances do not change it. In the template of a LatencyGate it must be absent: the gate
-	// is the LatencyGate itself. Elsewhere, type Gate requires it.
+	// gate is the LatencyGate whose accepted result at the first verdict is the baseline. Its spec.namespace must be
+	// that of the benchmark. It must be absent in the template of a LatencyGate, and is required elsewhere.
 	// +unionMember
 	// +optional
 	Gate *ObjectName `json:"gate,omitempty"`
 
-	// matrix is another LatencyMatrix of the same namespace: each pair is compared with its pair of the same nodes in the
-	// same roles. Only the template of a LatencyMatrix may set it.
+	// matrix is another LatencyMatrix of the namespace, for the template of a LatencyMatrix only. Each pair is compared
+	// with the pair of the same nodes in the same roles.
 	// +unionMember
 	// +optional
 	Matrix *ObjectName `json:"matrix,omitempty"`
 
-	// export is an export of a LatencyBenchmark of another cluster, or of two hosts without Kubernetes, in a ConfigMap of the same
-	// namespace. It must be of the same tool and latencyType, complete, and with the evidence of all its runs; it is compared cell
-	// by cell with the same variant. Otherwise, the verdict is Inconclusive.
+	// export is a complete export of a LatencyBenchmark in a ConfigMap of the namespace, of the same tool and
+	// latencyType, with the evidence of all runs. Otherwise, the verdict is Inconclusive.
 	// +unionMember
 	// +optional
 	Export *ExportedBaseline `json:"export,omitempty"`
 }
 
-// BaselineOf returns the name of the object that the criteria, which may be nil, compare with; empty if it is of another type, or the
-// gate of the template itself.
+// BaselineOf returns the name of the object of a type that the criteria compare with; empty if there is none by name.
 func (c *Criteria) BaselineOf(t BaselineType) string {
 	if !c.Against(t) {
 		return ""
@@ -381,8 +363,7 @@ type ExportedBaseline struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	ConfigMapName string `json:"configMapName"`
 
-	// sha256 is the SHA-256 of the export's manifest.json, in hexadecimal, which `kubectl tailgate export` prints. It covers every
-	// byte that is read: a user who may write the ConfigMap can withhold the baseline, but cannot replace it.
+	// sha256 is the SHA-256 of the export's manifest.json in hexadecimal, which `kubectl tailgate export` prints.
 	// +required
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^[0-9a-f]{64}$`
@@ -392,8 +373,7 @@ type ExportedBaseline struct {
 // BenchmarkReference names a LatencyBenchmark.
 type BenchmarkReference struct {
 	ObjectName `json:",inline"`
-	// uid is its UID: another benchmark of the name is not the one that is meant. The template of a LatencyGate must set it, because
-	// editors of the namespace can delete a benchmark and create another one of its name.
+	// uid is its UID: another benchmark of the name does not count. The template of a LatencyGate must set it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	UID string `json:"uid,omitempty"`
@@ -418,8 +398,7 @@ const (
 	VerdictPass VerdictOutcome = "Pass"
 	// VerdictFail surfaces when even the optimistic bound is beyond the limit.
 	VerdictFail VerdictOutcome = "Fail"
-	// VerdictInconclusive surfaces when neither can be shown: too few rounds or samples, too much noise, or conditions
-	// under which nothing can be concluded. It is never a pass.
+	// VerdictInconclusive surfaces when neither a Pass nor a Fail can be shown. It is never a pass.
 	VerdictInconclusive VerdictOutcome = "Inconclusive"
 )
 
@@ -432,28 +411,20 @@ func (o VerdictOutcome) Compare(other VerdictOutcome) int {
 // Reasons of a RuleVerdict. A comparison whose conditions do not hold has the reason of the condition instead, such as
 // NUMAMismatch.
 const (
-	ReasonWithinLimit       = "WithinLimit"       // with Pass
-	ReasonBeyondLimit       = "BeyondLimit"       // with Fail
-	ReasonLimitInsideBounds = "LimitInsideBounds" // when the limit lies between the bounds: more rounds may decide
-	// ReasonTooNoisy surfaces when the limit lies between the bounds, and the rounds differ so much that not even an unchanged result would
-	// pass; the message has the number of rounds, or the tolerance, that would do.
-	ReasonTooNoisy = "TooNoisy"
-	// ReasonSlowRounds surfaces when the typical round is within the limit, but more than one round in ten is beyond it.
-	ReasonSlowRounds = "SlowRounds"
-	// ReasonRoundsDrift surfaces when only the correlation of successive rounds prevents a decision: they show less than independent ones.
-	ReasonRoundsDrift = "RoundsDrift"
-	// ReasonUndefinedRatio surfaces when most ratios are 0 to 0, or of two percentiles that fall among the lost messages.
-	ReasonUndefinedRatio = "UndefinedRatio"
-	// ReasonStepTooCoarse surfaces when the resolution of the tool is so low that no number of rounds could decide.
-	ReasonStepTooCoarse = "StepTooCoarse"
-	// ReasonTooFewRounds surfaces when there are too few rounds for a bound, whatever their values, or for a Fail among all comparisons.
-	ReasonTooFewRounds  = "TooFewRounds"
-	ReasonTooFewSamples = "TooFewSamples" // when a round has too few samples beyond the percentile
-	// ReasonWorstRoundBeyondLimit surfaces when a single round lost more than is allowed, though most did not.
-	ReasonWorstRoundBeyondLimit = "WorstRoundBeyondLimit"
-	ReasonNotMeasured           = "NotMeasured" // when a round does not have the metric, because its tool does not report it
-	ReasonNoBaseline            = "NoBaseline"  // when the baseline does not have the cell
-	ReasonNoCells               = "NoCells"     // when a rule selects no cell
+	ReasonWithinLimit           = "WithinLimit"           // with Pass
+	ReasonBeyondLimit           = "BeyondLimit"           // with Fail
+	ReasonLimitInsideBounds     = "LimitInsideBounds"     // when the limit is between the bounds
+	ReasonTooNoisy              = "TooNoisy"              // when not even an unchanged result would pass
+	ReasonSlowRounds            = "SlowRounds"            // when more than one round in ten is beyond the limit
+	ReasonRoundsDrift           = "RoundsDrift"           // when only the correlation of rounds prevents a decision
+	ReasonUndefinedRatio        = "UndefinedRatio"        // when most ratios are 0 to 0, or of lost messages
+	ReasonStepTooCoarse         = "StepTooCoarse"         // when the tool's resolution is too low
+	ReasonTooFewRounds          = "TooFewRounds"          // when there are too few rounds for a bound or for a Fail
+	ReasonTooFewSamples         = "TooFewSamples"         // when a round has too few samples beyond the percentile
+	ReasonWorstRoundBeyondLimit = "WorstRoundBeyondLimit" // when a single round lost too many
+	ReasonNotMeasured           = "NotMeasured"           // when the tool does not report the metric
+	ReasonNoBaseline            = "NoBaseline"            // when the baseline does not have the cell
+	ReasonNoCells               = "NoCells"               // when a rule selects no cell
 )
 
 // Verdict is the result of the rules of spec.criteria.
@@ -465,18 +436,16 @@ type Verdict struct {
 	Message string `json:"message"`
 	// comparisons is the number of pairs of a rule and a cell. A Fail is decided over all of them together.
 	Comparisons int32 `json:"comparisons"`
-	// looks is how often the data are judged, 1 or 2: after spec.rounds and after spec.maxRounds. Each look has a 95 % interval, wrong in at
-	// most 1 of 40 cases a side.
+	// looks is how often the data are judged, 1 or 2: after spec.rounds and after spec.maxRounds.
 	// +optional
 	Looks int32 `json:"looks,omitempty"`
-	// wrongOneIn is the inverse of the highest probability, over all looks, that a comparison whose true value is at its limit passes, and
-	// of the highest probability that any comparison within its limit fails: 20 is 5 %. It holds for rounds that are independent of each
-	// other, and is absent if rounds resemble those before, or if a rule compares with rounds of another benchmark: what differs between
-	// two boots is not in the interval.
+	// wrongOneIn is the inverse of the highest probability of a wrong verdict over all looks: 20 means that a
+	// comparison at its limit passes, or any comparison within its limit fails, with a probability of at most 5 %. It
+	// is absent if rounds depend on each other, or if a rule compares with another benchmark.
 	// +optional
 	WrongOneIn int64 `json:"wrongOneIn,omitempty"`
-	// beyondOneIn is one in how many benchmarks looks so bad at one look if all of its true values are within their limits: it fails from
-	// 40. A LatencyMatrix decides with those of all pairs.
+	// beyondOneIn is one in how many benchmarks looks as bad at one look if all true values are within their limits: it
+	// fails from 40. A LatencyMatrix decides with those of all pairs.
 	// +optional
 	BeyondOneIn int64 `json:"beyondOneIn,omitempty"`
 	// rules are the results of the rules, in the order of spec.criteria.rules.
@@ -486,8 +455,8 @@ type Verdict struct {
 	// baseline is the benchmark that was compared with if criteria.baseline is of type Gate.
 	// +optional
 	Baseline *VerdictBaseline `json:"baseline,omitempty"`
-	// inputs are digests of the judged data: the criteria with the benchmark's own stored results, and those of the baseline. If
-	// a digest changes, the results are judged again, except that a Pass or Fail remains if the baseline is deleted.
+	// inputs are digests of the judged data. If one changes, the results are judged again, except that a Pass or Fail
+	// remains if the baseline is deleted.
 	// +optional
 	// +kubebuilder:validation:MaxLength=129
 	Inputs string `json:"inputs,omitempty"`
@@ -509,8 +478,8 @@ type VerdictBaseline struct {
 	UID string `json:"uid"`
 }
 
-// RuleVerdict is the result of one rule for all its cells, with the numbers of the cell that decided: a failed cell if there is
-// one, otherwise an inconclusive cell, otherwise a passed cell; among these, the cell that is worst for its limit.
+// RuleVerdict is the result of one rule, with the numbers of the cell that decided: the worst one for the limit among
+// the failed cells, otherwise the inconclusive cells, otherwise the passed cells.
 type RuleVerdict struct {
 	// rule as text, such as p99 max 2µs of variants vf-onload.
 	// +kubebuilder:validation:MaxLength=512
@@ -537,12 +506,11 @@ type RuleVerdict struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Cell string `json:"cell,omitempty"`
-	// unit of candidate and baseline, and of lower and upper if they are not ratios: Nanoseconds (of the benchmark's
-	// latencyType), BitsPerSecond or Messages.
+	// unit is the unit of candidate and baseline, and of lower and upper if they are not ratios.
 	// +optional
 	Unit Unit `json:"unit,omitempty"`
-	// candidate is the value of the median round, for an even number of rounds the lower median; absent if it was not
-	// measured, or is unbounded because messages were lost.
+	// candidate is the value of the (lower) median round; absent if it was not measured, or has no bound because
+	// messages were lost.
 	// +optional
 	Candidate *int64 `json:"candidate,omitempty"`
 	// baseline is the same value of the baseline.
@@ -554,29 +522,28 @@ type RuleVerdict struct {
 	// baselineRounds is the number of rounds compared with.
 	// +optional
 	BaselineRounds int32 `json:"baselineRounds,omitempty"`
-	// estimate is the value that is compared with the limit, as a decimal number: with maxIncrease and maxDecrease, the median of the ratios of
-	// all candidate rounds to all baseline rounds, and for lost of their differences; otherwise the value of the median round. Absent if unbounded.
+	// estimate is compared with the limit. With a baseline, it is the median of the ratios of all candidate rounds to
+	// all baseline rounds, for lost of their differences; otherwise it is the value of the median round. It is absent
+	// if it has no bound.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Estimate string `json:"estimate,omitempty"`
-	// lower is the lower bound of the 95 % interval of the estimate, wrong in at most 1 of 40 cases at each look, rounded down; absent if there are too few
-	// rounds.
+	// lower is the lower bound of the 95 % interval of the estimate; absent if there are too few rounds.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Lower string `json:"lower,omitempty"`
-	// upper is the upper bound of the same interval, rounded up; absent if there are too few rounds.
+	// upper is the upper bound of the same interval; absent if there are too few rounds.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Upper string `json:"upper,omitempty"`
 	// worstRound is the value of the worst round; absent for lost, or if it is unbounded because messages were lost.
 	// +optional
 	WorstRound *int64 `json:"worstRound,omitempty"`
-	// roundsBeyond is the number of candidate rounds that may be beyond the limit; with maxIncrease and maxDecrease, beyond the limit of the
-	// worst round of the baseline. A Pass allows one in ten.
+	// roundsBeyond is the number of candidate rounds that may be beyond the limit or, with a baseline, beyond the limit
+	// of its worst round. A Pass allows one in ten.
 	// +optional
 	RoundsBeyond int32 `json:"roundsBeyond,omitempty"`
-	// needsRounds is the estimated number of rounds on each side that would decide, if further rounds resemble the present
-	// ones; 0 if more rounds would not decide, or more than 1000 would be needed.
+	// needsRounds is the estimated number of rounds on each side that would decide; 0 if that is unknown or above 1000.
 	// +optional
 	NeedsRounds int32 `json:"needsRounds,omitempty"`
 	// needsSamples is the number of samples that each round needs; 0 if there are enough.

@@ -1,8 +1,6 @@
 package v1alpha1
 
-// Labels on the pods and ConfigMaps of a benchmark. Admission keeps a benchmark's name short enough to be a
-// label value. Labels select objects; the ownerReference decides
-// which benchmark an object belongs to.
+// Labels on the objects of a benchmark select them; the ownerReference decides to which benchmark an object belongs.
 const (
 	// LabelBenchmark holds the name of the LatencyBenchmark, on every pod and ConfigMap made for it.
 	LabelBenchmark = "tailgate.dev/benchmark"
@@ -16,16 +14,13 @@ const (
 	LabelRole = "tailgate.dev/role"
 	// LabelGate holds the name of the LatencyGate, on the benchmarks and hold pods made for it.
 	LabelGate = "tailgate.dev/gate"
-	// LabelNode holds the name of the node that the object is about, or the result of Shortened for a name of more than 63
-	// characters.
+	// LabelNode holds the name of the node that the object is about, shortened (Shortened) to 63 characters.
 	LabelNode = "tailgate.dev/node"
-	// LabelSeries is set by users on benchmarks: the benchmarks of a namespace with the same value are one series. A rerun
-	// keeps the label; see spec.historyLimit.
+	// LabelSeries is set by users: benchmarks of a namespace with the same value are one series (spec.historyLimit).
 	LabelSeries = "tailgate.dev/series"
 	// LabelHold is "true" on hold pods. Hold pods also have NodeLabelVerified, with the value at their creation.
 	LabelHold = "tailgate.dev/hold"
-	// LabelManagedBy marks everything the manager created; its value is ManagedByTailgate. The manager
-	// caches pods and ConfigMaps with this label only.
+	// LabelManagedBy marks everything the manager created. The manager caches pods and ConfigMaps with it only.
 	LabelManagedBy = "app.kubernetes.io/managed-by"
 	// ManagedByTailgate is the value of LabelManagedBy.
 	ManagedByTailgate = "tailgate"

@@ -12,13 +12,11 @@ type Tool string
 
 // The tools. Each is a folder of internal/tool.
 const (
-	// ToolPinger is Tailgate's own: ping-pong over TCP or UDP that counts every sample, goes on after a lost
-	// datagram, and reports what interrupted either end.
+	// ToolPinger is Tailgate's own: ping-pong over TCP or UDP that counts every sample.
 	ToolPinger Tool = "pinger"
 	// ToolSfntPingpong is AMD's sfnt-pingpong (cns-sfnettest): closed-loop ping-pong over TCP or UDP.
 	ToolSfntPingpong Tool = "sfnt-pingpong"
-	// ToolSfntStream is AMD's sfnt-stream (cns-sfnettest): UDP messages at a rate. Up to 900,000 of them in a run are
-	// timed; answers have 48 bytes whatever the size of the messages.
+	// ToolSfntStream is AMD's sfnt-stream (cns-sfnettest): UDP messages at a rate, of which a run times up to 900,000.
 	ToolSfntStream Tool = "sfnt-stream"
 	// ToolNetperf is netperf: request/response and stream tests over TCP or UDP. It reports no samples.
 	ToolNetperf Tool = "netperf"
@@ -82,8 +80,7 @@ type LatencyType string
 
 // The latency types.
 const (
-	// LatencyHalfRTT is half of the round-trip time, as sfnt-pingpong and the published tables report it.
-	// It is not a one-way time: the two directions may differ.
+	// LatencyHalfRTT is half of the round-trip time, not a one-way time: the two directions may differ.
 	LatencyHalfRTT LatencyType = "HalfRTT"
 	// LatencyRTT is the round-trip time as measured by the client.
 	LatencyRTT LatencyType = "RTT"
@@ -109,9 +106,7 @@ const (
 // HeadlinePercentiles returns the percentiles of short overviews.
 func HeadlinePercentiles() []Percentile { return []Percentile{P50, P99, P999} }
 
-// MeasurementSpec describes a measurement: the tool, the workload, the number of rounds, the nodes and the networks. It is what a
-// LatencyBenchmark and the templates of other kinds have in common.
-//
+// MeasurementSpec describes a measurement, for a LatencyBenchmark and the templates of other kinds.
 // +kubebuilder:validation:XValidation:rule="self.tool != 'pinger' || !has(self.workload.messageSizes) || self.workload.messageSizes.all(s, s >= 1)",message="spec.workload.messageSizes: pinger measures messages of at least 1 byte; use sizes from 1"
 // +kubebuilder:validation:XValidation:rule="self.tool != 'sfnt-pingpong' || !('TCP' in self.workload.protocols) || !has(self.workload.messageSizes) || self.workload.messageSizes.all(s, s >= 1)",message="spec.workload.messageSizes: sfnt-pingpong cannot measure TCP messages of 0 bytes; use sizes from 1, or UDP alone"
 // +kubebuilder:validation:XValidation:rule="self.tool != 'sockperf' || !has(self.workload.messageSizes) || self.workload.messageSizes.all(s, s >= 14 && s <= 65507)",message="spec.workload.messageSizes: sockperf needs 14 to 65507 bytes (its own header takes 14); use pinger or sfnt-pingpong for other sizes"
@@ -142,17 +137,17 @@ type MeasurementSpec struct {
 	// +kubebuilder:default={}
 	Workload Workload `json:"workload,omitzero"`
 
-	// rounds is how many times everything is measured, each time with new pods, 1 to 100; default 6, the fewest with which an absolute
-	// limit can be decided. The round is the unit of the statistics: more rounds, not longer rounds, make a comparison more precise.
+	// rounds is how many times everything is measured, each time with new pods, 1 to 100; default 6, the fewest that
+	// can decide an absolute limit. More rounds, not longer rounds, make a comparison more precise.
 	// +optional
 	// +kubebuilder:default=6
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	Rounds int32 `json:"rounds,omitempty"`
 
-	// maxRounds is the number of rounds up to which a benchmark with criteria is measured, 1 to 100 and at least rounds; default 20, or
-	// rounds if that is more. If the verdict after rounds is Inconclusive and more rounds may decide it, the missing rounds are added once,
-	// and all rounds are judged together, for the last time. A benchmark that is complete measures no more rounds.
+	// maxRounds is the number of rounds up to which a benchmark with criteria is measured, rounds to 100; default 20,
+	// or rounds if that is more. The additional rounds are measured once, if the verdict after rounds is Inconclusive
+	// and they may decide it.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
@@ -172,9 +167,8 @@ type MeasurementSpec struct {
 	// +optional
 	Acceleration *Acceleration `json:"acceleration,omitempty"`
 
-	// variants are the configurations that are compared: networks, acceleration, and how the ends wait. Every variant is
-	// measured in every round, in an order that changes from round to round, so that drift affects all variants equally. If
-	// unset, there is one variant, named default.
+	// variants are the configurations that are compared. Each is measured in every round, in an order that changes from
+	// round to round. If unset, there is one variant, named default.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -183,27 +177,24 @@ type MeasurementSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.map(v, has(v.env) ? v.env.size() : 0).sum() <= 64",message="all variants together have at most 64 variables in env; give those of all variants in spec.pods.env"
 	Variants []Variant `json:"variants,omitempty"`
 
-	// capture says which end captures packets: None (default) or Server. With Server, the agent of the server captures packets
-	// on the measured interface and reports the time from the arrival of each request to the departure of its answer, by the
-	// kernel's timestamps. The server's pod then has the capability NET_RAW, which the operator refuses unless it was started
-	// with --allow-packet-capture. If the server has 2 CPUs or more, the agent has a CPU of its own; with one CPU, it disturbs
-	// the measurement, and the results have a warning. Variants may differ.
+	// capture says which end captures packets: None (default) or Server, which reports the time from the arrival of a
+	// request to the departure of its answer. Server needs the operator's flag --allow-packet-capture. With one CPU of
+	// the server, the capture disturbs the measurement, and the results have a warning.
 	// +optional
 	Capture CaptureMode `json:"capture,omitempty"`
 
-	// latencyType is what the reported latencies count: HalfRTT (default) or RTT. The stored histograms
-	// always hold the full RTT.
+	// latencyType is what the latencies count: HalfRTT (default) or RTT. Stored histograms always hold the full RTT.
 	// +optional
 	// +kubebuilder:default=HalfRTT
 	LatencyType LatencyType `json:"latencyType,omitempty"`
 
-	// headline selects the cell that status.summary and kubectl get show, and by which the slowest pairs of a LatencyMatrix and
-	// the latency metrics of a LatencyGate are determined; default the first cell.
+	// headline selects the cell for status.summary, kubectl get, the slowest pairs of a LatencyMatrix and the latency
+	// metrics of a LatencyGate; default the first cell.
 	// +optional
 	Headline *Headline `json:"headline,omitempty"`
 
-	// highestPercentile is the highest percentile that the results must have, p50 to p99.9999. A spec whose tool, rate or
-	// duration cannot provide it is refused before the measurement. If unset, no percentile is guaranteed.
+	// highestPercentile is the highest percentile that the results must have, p50 to p99.9999. A spec that cannot
+	// provide it is refused. If unset, no percentile is guaranteed.
 	// +optional
 	HighestPercentile Percentile `json:"highestPercentile,omitempty"`
 
@@ -211,58 +202,53 @@ type MeasurementSpec struct {
 	// +optional
 	Pods *PodSettings `json:"pods,omitempty"`
 
-	// priority orders benchmarks that wait for the same nodes, -1000 to 1000; default 0. The benchmark with the highest value is
-	// next; each minute of waiting adds one, so that every benchmark is measured eventually. A benchmark that has begun to
-	// measure keeps its nodes until it is finished. The priority may change at any time.
+	// priority orders benchmarks that wait for the same nodes, -1000 to 1000; default 0. The highest value is next;
+	// each minute of waiting adds one. A benchmark that has begun keeps its nodes until it is finished. The priority
+	// may change at any time.
 	// +optional
 	// +kubebuilder:validation:Minimum=-1000
 	// +kubebuilder:validation:Maximum=1000
 	Priority int32 `json:"priority,omitempty"`
 
-	// notes are facts about the test that the agents cannot read, such as the BIOS profile, the switch or a ticket, at most 16.
-	// Tables, reports and exports show them, and compare lists those that differ. They never prevent a comparison.
+	// notes are facts that agents cannot read, such as the BIOS profile, at most 16. They never prevent a comparison.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	Notes []Note `json:"notes,omitempty"`
 
-	// criteria are the limits that the results must meet. They determine condition Passed. They may change at any time: the
-	// stored results are then judged again.
+	// criteria are the limits that the results must meet. They may change at any time: the results are judged again.
 	// +optional
 	Criteria *Criteria `json:"criteria,omitempty"`
 }
 
-// LatencyBenchmarkSpec describes the measurement, and how long the benchmark is kept. After acceptance, only criteria, priority,
-// suspend, ttlSecondsAfterFinished and historyLimit can change.
+// LatencyBenchmarkSpec describes the measurement. After acceptance, only criteria, priority, suspend,
+// ttlSecondsAfterFinished and historyLimit can change.
 type LatencyBenchmarkSpec struct {
 	MeasurementSpec `json:",inline"`
 
-	// suspend stops the benchmark while it is true: the current attempt ends and does not count as failed, stored results are
-	// kept, and other benchmarks do not wait for this one. When it is false again, the benchmark resumes with the remaining
-	// runs. Unlike most of the spec, it may change at any time.
+	// suspend stops the benchmark while it is true. The current attempt ends and does not count as failed, stored
+	// results are kept, and other benchmarks do not wait for this one. When it is false again, the remaining runs are
+	// measured. It may change at any time.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// ttlSecondsAfterFinished is the number of seconds after which a finished benchmark is deleted, with its results, 0 to
-	// 315360000 (ten years); absent: never. A benchmark is kept while another benchmark names it as its baseline. A benchmark that
-	// a matrix or a gate owns is deleted only with its owner. It may change at any time.
+	// ttlSecondsAfterFinished is the number of seconds after which a finished benchmark is deleted with its results, 0
+	// to 315360000 (ten years); absent: never. A benchmark that is a baseline, or that a matrix or gate owns, is kept.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=315360000
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 
-	// historyLimit is the number of benchmarks that are kept of a series, 1 to 1000. A series is all benchmarks of the namespace
-	// with the same value of label tailgate.dev/series. When this benchmark is finished and that many newer benchmarks of the
-	// series are complete, it is deleted with its results. Absent, or without the label: never. A benchmark that is a baseline is
-	// kept, as with ttlSecondsAfterFinished. It may change at any time.
+	// historyLimit is the number of newer complete benchmarks of the series after which a finished benchmark is deleted
+	// with its results, 1 to 1000; absent: never. A series is all benchmarks of the namespace with the same label
+	// tailgate.dev/series. A benchmark that is a baseline is kept.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	HistoryLimit int32 `json:"historyLimit,omitempty"`
 
-	// session are the values of which status.session keeps the first rounds, at most 32. A LatencyGate sets it: its rules with
-	// maxIncrease or maxDecrease compare these values of a node's boots.
+	// session are the values of which status.session keeps the first rounds, at most 32. A LatencyGate sets it.
 	// +optional
 	// +listType=map
 	// +listMapKey=variant
@@ -306,7 +292,7 @@ type Note struct {
 	Value string `json:"value"`
 }
 
-// Variant is one of the configurations that a benchmark compares. Fields that it does not set have the values of the spec.
+// Variant is a configuration that a benchmark compares. Fields that it does not set have the values of the spec.
 type Variant struct {
 	// name is unique in the benchmark, at most 20 characters; pods and results are named after it.
 	// +required
@@ -335,13 +321,11 @@ type Variant struct {
 	// +optional
 	Capture CaptureMode `json:"capture,omitempty"`
 
-	// numaPolicy is what follows if a measuring CPU of this variant is not on the NUMA node of the device: Required, Preferred or
-	// Ignore; default the policy of spec.placement.
+	// numaPolicy is the NUMA policy of both ends in this variant: Required, Preferred or Ignore; default theirs.
 	// +optional
 	NUMAPolicy NUMAPolicy `json:"numaPolicy,omitempty"`
 
-	// env are environment variables of the variant's tools. They are added to those of spec.pods and override variables of the
-	// same name.
+	// env are environment variables of the variant's tools. They override those of spec.pods with the same name.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -349,15 +333,13 @@ type Variant struct {
 	Env []EnvVar `json:"env,omitempty"`
 }
 
-// Resources returns the extended resources of the variant's pods; each pod requests one of each. The fields that the variant
-// inherits must be filled in.
+// Resources returns the extended resources of each pod of a variant whose inherited fields are filled in.
 func (v Variant) Resources() []string {
 	all := []string{v.Network.ResourceName(), v.Network.AlignWith(), v.Acceleration.OnloadSettings().ResourceName}
 	return slices.DeleteFunc(all, func(name string) bool { return name == "" })
 }
 
-// Workload is the traffic between client and server. Every protocol is measured with every size, at every rate; streams are
-// measured in addition.
+// Workload is the traffic: every protocol with every size at every rate, and the streams in addition.
 type Workload struct {
 	// protocols are the transports to measure: TCP, UDP, Multicast (UDP over a group, both ways); default TCP.
 	// +optional
@@ -368,7 +350,7 @@ type Workload struct {
 	Protocols []Protocol `json:"protocols,omitempty"`
 
 	// messageSizes are the payload sizes to measure, in bytes, 0 to 65536, at most 32; default 64, or none if there are
-	// streams. Both directions carry the same size, except with sfnt-stream, which answers with 48 bytes.
+	// streams. sfnt-stream answers with 48 bytes, whatever the size.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -377,8 +359,8 @@ type Workload struct {
 	// +kubebuilder:validation:items:Maximum=65536
 	MessageSizes []int32 `json:"messageSizes,omitempty"`
 
-	// ratesPerSecond are the rates at which messages are sent, independent of the responses (open loop), at most
-	// 16. If unset, each message follows the response to the previous one (closed loop, ping-pong).
+	// ratesPerSecond are the rates at which messages are sent (open loop), at most 16. If unset, each message follows
+	// the response to the previous one (ping-pong).
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -410,9 +392,8 @@ type Workload struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^2(2[4-9]|3[0-9])([.][0-9]{1,3}){3}$') && isIP(self)",message="must be an IPv4 multicast address, such as 239.192.0.1"
 	MulticastGroup string `json:"multicastGroup,omitempty"`
 
-	// duration is how long each cell (protocol, size and rate) is measured in each round, after its warm-up,
-	// 100ms to 12h; default 3s. A percentile is reported only with at least ten samples beyond it: with a round trip of 10 µs,
-	// p99.9 needs 0.1 s, p99.99 1 s, and p99.999 10 s.
+	// duration is how long each cell is measured in each round, after its warm-up, 100ms to 12h; default 3s. A
+	// percentile needs ten samples beyond it: with a round trip of 10 µs, p99.9 needs 0.1 s and p99.999 10 s.
 	// +optional
 	// +kubebuilder:default="3s"
 	// +kubebuilder:validation:Type=string
@@ -428,8 +409,8 @@ type Workload struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('0s') && duration(self) <= duration('60s')",message="must be a duration from 0s to 60s, such as 500ms"
 	Warmup metav1.Duration `json:"warmup,omitempty"`
 
-	// lossAfter is the time after which the pinger gives up a datagram without an answer and counts it as lost, 10ms to 10s; default
-	// 1s. In ping-pong mode nothing is sent in this time.
+	// lossAfter is the time after which the pinger counts a datagram without an answer as lost, 10ms to 10s; default
+	// 1s. In ping-pong, nothing is sent in this time.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -438,7 +419,6 @@ type Workload struct {
 }
 
 // Stream is a bandwidth test.
-//
 // +kubebuilder:validation:XValidation:rule="self.protocol != 'Multicast'",message="protocol: streams are measured over TCP or UDP"
 // +kubebuilder:validation:XValidation:rule="self.protocol == 'TCP' || self.messageSize <= 65507",message="messageSize: a UDP datagram carries at most 65507 bytes"
 type Stream struct {
@@ -454,14 +434,13 @@ type Stream struct {
 
 // LatencyBenchmarkStatus is the observed state and the results.
 type LatencyBenchmarkStatus struct {
-	// observedGeneration is the generation of the spec that this status describes; -1 before the operator has looked at the object.
+	// observedGeneration is the generation of the spec that this status describes; -1 until the operator reads it.
 	// +optional
 	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are Accepted (the spec is valid and the cluster has the requested resources), Succeeded (Unknown while the
-	// benchmark runs; the reason is its state), with criteria Passed (Unknown without a verdict of Pass or Fail), and Ready,
-	// Reconciling and Stalled for generic tools.
+	// conditions are Accepted (the cluster has what the spec requests), Succeeded (Unknown while the benchmark runs;
+	// the reason is its state), Passed (only with criteria), and Ready, Reconciling and Stalled for generic tools.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -476,13 +455,11 @@ type LatencyBenchmarkStatus struct {
 	// +optional
 	Pair *Pair `json:"pair,omitempty"`
 
-	// cpus is how many CPUs each endpoint gets: those of spec.placement or, if it sets none, those that the operator chose
-	// together with the nodes.
+	// cpus is how many CPUs each endpoint gets, by spec.placement or by the choice of the operator.
 	// +optional
 	CPUs *EndpointCPUs `json:"cpus,omitempty"`
 
-	// extendedRounds is the number of rounds that were added up to spec.maxRounds because the verdict of the planned rounds was Inconclusive. Rounds
-	// are added at most once.
+	// extendedRounds is the number of rounds that were added, once, after an Inconclusive verdict.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
@@ -523,13 +500,11 @@ type LatencyBenchmarkStatus struct {
 	// +kubebuilder:validation:MaxItems=32
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
 
-	// active is the claim of the current attempt on its two nodes. It is written before the first pod is created and removed
-	// after the last pod is gone.
+	// active is the claim of the current attempt on its two nodes, from before its first pod until after its last.
 	// +optional
 	Active *ActiveAttempt `json:"active,omitempty"`
 
-	// leftPods are the pods of earlier attempts that could not be removed in time. Their nodes are not measured until they
-	// are gone.
+	// leftPods are pods of earlier attempts that could not be removed. Their nodes are not measured meanwhile.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
@@ -539,8 +514,7 @@ type LatencyBenchmarkStatus struct {
 	// +optional
 	OccupiedSeconds int64 `json:"occupiedSeconds,omitempty"`
 
-	// deviceWaitStartTime is when the operator first saw that a device plugin of the next run was not running; unset when the
-	// run has started.
+	// deviceWaitStartTime is when the wait for a device plugin of the next run began; unset when it has started.
 	// +optional
 	DeviceWaitStartTime *metav1.MicroTime `json:"deviceWaitStartTime,omitempty"`
 
@@ -575,8 +549,7 @@ type Progress struct {
 	Done int32 `json:"done"`
 	// total is the number of runs the plan has.
 	Total int32 `json:"total"`
-	// measuringSecondsLeft is the measuring time of the remaining runs in seconds, rounded up. It includes warm-ups, but not the
-	// time to start and end pods.
+	// measuringSecondsLeft is the measuring time of the remaining runs in seconds, with warm-ups, without pod starts.
 	MeasuringSecondsLeft int64 `json:"measuringSecondsLeft"`
 }
 
@@ -590,9 +563,9 @@ type Pair struct {
 	ServerNode string `json:"serverNode"`
 }
 
-// Summary is one cell of every variant, for kubectl get: percentiles as text, such as 12.30µs or, with several variants,
-// pod 35.20µs, vf 12.30µs. A percentile is empty, or a dash, while it has too few samples, and "lost" where lost messages
-// reach it.
+// Summary is one cell of every variant, for kubectl get: percentiles as text, such as 12.30µs or, with several
+// variants, pod 35.20µs, vf 12.30µs. A percentile with too few samples is empty or a dash, and one that lost messages
+// reach is "lost".
 type Summary struct {
 	// variant is the name of the variant of the numeric percentiles: the first variant.
 	// +optional
@@ -625,8 +598,7 @@ type Summary struct {
 	// samples is the number of samples of all rounds of this cell and variant.
 	// +optional
 	Samples int64 `json:"samples,omitempty"`
-	// variants is the p50 of this cell in each variant as a multiple of the first variant's, such as host 1.00, pod 1.54;
-	// a dash if it is unknown. Absent if there is only one variant.
+	// variants is p50 in each variant as a multiple of the first one's, such as pod 1.54; absent with one variant.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Variants string `json:"variants,omitempty"`
@@ -664,8 +636,7 @@ type ActiveAttempt struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ClientPodUID string `json:"clientPodUID,omitempty"`
-	// serverDevice is the PCI address of the device of the network's resource that is allocated to the ResourceClaim of the
-	// server's pod, if a driver of Dynamic Resource Allocation provides it.
+	// serverDevice is the PCI address of the device that a DRA driver allocated to the server's pod for the network.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ServerDevice string `json:"serverDevice,omitempty"`
@@ -673,8 +644,7 @@ type ActiveAttempt struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ClientDevice string `json:"clientDevice,omitempty"`
-	// collected is the verified result of both pods, and the ConfigMap that will store it. It is written before the ConfigMap is
-	// created: no other content is accepted as the result of the attempt.
+	// collected is the verified result of both pods, written before its ConfigMap: no other content is accepted.
 	// +optional
 	Collected *StoredResult `json:"collected,omitempty"`
 	// collectionTime is when collected was first written.
@@ -683,7 +653,7 @@ type ActiveAttempt struct {
 	// refused is set while the API server refuses to create an object of the attempt.
 	// +optional
 	Refused *Refusal `json:"refused,omitempty"`
-	// endTime is when the operator first saw that a pod of the attempt had ended, or that both had written their results.
+	// endTime is when the operator first saw that a pod had ended, or that both had written their results.
 	// +optional
 	EndTime *metav1.MicroTime `json:"endTime,omitempty"`
 	// notReadyTime is when the operator first saw that a node of the pair was not ready; unset while both are.
@@ -772,7 +742,6 @@ type StoredResult struct {
 }
 
 // LatencyBenchmark measures the latency between two nodes over one or more networks, and has the results in its status.
-//
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=lbench,categories=tailgate
@@ -817,7 +786,6 @@ type LatencyBenchmark struct {
 }
 
 // LatencyBenchmarkList is a list of LatencyBenchmarks.
-//
 // +kubebuilder:object:root=true
 type LatencyBenchmarkList struct {
 	metav1.TypeMeta `json:",inline"`

@@ -22,26 +22,23 @@ const (
 	IdentityContainerRuntime IdentityKey = "ContainerRuntime"
 	// IdentityOSImage is the name and version of the operating system.
 	IdentityOSImage IdentityKey = "OSImage"
-	// IdentityDevices is the number of allocatable devices of each of the template's extended resources
-	// (status.allocatable). Devices of Dynamic Resource Allocation are not counted.
+	// IdentityDevices is the number of allocatable devices of the template's extended resources, without those of DRA.
 	IdentityDevices IdentityKey = "Devices"
 )
 
 // GateIdentity lists the properties of a node whose change invalidates its result.
 type GateIdentity struct {
 	// keys are BootID, Kernel, Kubelet, ContainerRuntime, OSImage and Devices (allocatable devices of the template's
-	// extended resources); default all. A key that is added later applies from then on. The driver and firmware of a NIC and the
-	// version of Onload cannot be read from a Node: they are part of the evidence of each benchmark, and a result cannot be
-	// compared with a baseline that has other evidence.
+	// extended resources); default all. NIC driver and firmware and the version of Onload are part of the evidence of
+	// each benchmark instead.
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={BootID,Kernel,Kubelet,ContainerRuntime,OSImage,Devices}
 	// +kubebuilder:validation:MaxItems=6
 	Keys []IdentityKey `json:"keys,omitempty"`
 
-	// labels are keys of node labels that are also part of the identity, at most 16, such as a label with the version of Onload
-	// or of a NIC's firmware. A value that a node no longer reports, of a label or a key, is kept for 10 minutes,
-	// and a number of devices for 30 minutes (status.absent of the LatencyVerification).
+	// labels are keys of node labels that are part of the identity, at most 16, such as a firmware version. A value
+	// that a node no longer reports is kept for 10 minutes, a number of devices for 30 minutes (status.absent).
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
@@ -54,9 +51,8 @@ type GateIdentity struct {
 
 // GateTaint keeps pods away from nodes that are not verified.
 type GateTaint struct {
-	// effect is NoSchedule, which keeps new pods away, or NoExecute, which also evicts running pods. A change of all nodes at once
-	// taints all of them at once, whatever maxUnverified is, and Kubernetes deletes the pods of a NoExecute taint without regard to
-	// PodDisruptionBudgets.
+	// effect is NoSchedule or NoExecute, which also evicts running pods. A change of all nodes at once taints all of
+	// them, and NoExecute deletes their pods without regard to PodDisruptionBudgets.
 	// +required
 	// +kubebuilder:validation:Enum=NoSchedule;NoExecute
 	Effect corev1.TaintEffect `json:"effect"`
@@ -76,13 +72,11 @@ const (
 	EnforcementNone EnforcementMode = "Observe"
 )
 
-// Enforcement lists what a gate sets in addition to the Node condition tailgate.dev/LatencyVerified, and which
-// nodes it holds back.
+// Enforcement lists what a gate sets on nodes in addition to the Node condition, and which nodes it holds back.
 type Enforcement struct {
-	// mode is Enforce (default), which holds back each node that is not verified; EnforceChanges, which does not hold back a node that is
-	// as the gate found it (status.asFound of its LatencyVerification), whatever its results are; or Observe, which holds back no node,
-	// and sets no condition, label or taint on a Node. In each mode, the gate measures all nodes, and its own conditions, its metrics
-	// and the LatencyVerifications report the results. A node that is not held back has a hold pod that is ready.
+	// mode is which nodes that are not verified are held back. Enforce (default) holds back all, EnforceChanges all
+	// except those that are as the gate found them (status.asFound), and Observe none: it sets no condition, label or
+	// taint on a Node. Each mode measures all nodes. The hold pod of a node that is not held back is ready.
 	// +optional
 	// +kubebuilder:default=Enforce
 	Mode EnforcementMode `json:"mode,omitempty"`
@@ -91,15 +85,14 @@ type Enforcement struct {
 	// +optional
 	Label *GateLabel `json:"label,omitempty"`
 
-	// taint taints nodes that are not verified with tailgate.dev/latency-unverified. The gate's own benchmarks tolerate it. The
-	// pods that a node needs before it can be measured, such as those of CNI and device plugins, must tolerate it too. If unset,
-	// the gate sets no taint. A taint of this key that a node has already, for example from its kubelet's registration, stays
-	// in any case until the node is verified.
+	// taint taints nodes that are not verified with tailgate.dev/latency-unverified. The pods that a measurement needs,
+	// such as those of CNI and device plugins, must tolerate it. If unset, the gate sets no taint, but one that a node
+	// registered with stays until the node is verified.
 	// +optional
 	Taint *GateTaint `json:"taint,omitempty"`
 
-	// holdPod runs a pod on each node, in the gate's namespace, that is always Running, and Ready only while the node is
-	// verified. It is for operators that validate a node by a pod. If unset, there are no hold pods.
+	// holdPod runs a pod on each node that is Ready only while the node is verified, in the gate's namespace. If unset,
+	// there are no hold pods.
 	// +optional
 	HoldPod *GateHoldPod `json:"holdPod,omitempty"`
 }
@@ -109,8 +102,8 @@ type GateLabel struct{}
 
 // GateHoldPod has the settings of the hold pods. Without settings, write holdPod: {}.
 type GateHoldPod struct {
-	// budget keeps a PodDisruptionBudget over the gate's hold pods: tools that drain nodes by eviction wait while too many of them are
-	// not ready. A hold pod that is not ready can be evicted at any time. If unset, there is no budget.
+	// budget keeps a PodDisruptionBudget over the hold pods: tools that drain nodes by eviction wait while too many of
+	// them are not ready. A hold pod that is not ready can be evicted at any time. If unset, there is no budget.
 	// +optional
 	Budget *GateBudget `json:"budget,omitempty"`
 }
@@ -125,9 +118,7 @@ type GateBudget struct {
 	MaxUnavailable int32 `json:"maxUnavailable,omitempty"`
 }
 
-// LatencyGateSpec says which nodes are held back until their latency is verified, how it is measured, and how nodes are held
-// back.
-//
+// LatencyGateSpec says which nodes are held back until their latency is verified, and how.
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.placement.client) || !has(self.template.spec.placement.client.nodeName) && !has(self.template.spec.placement.client.nodeNames) && !has(self.template.spec.placement.client.nodeSelector)",message="template.spec.placement.client: must be {}, because the gate sets it to the node that it verifies; nodeSelector of the gate selects these nodes"
 // +kubebuilder:validation:XValidation:rule="has(self.template.spec.criteria)",message="template.spec.criteria: the rules are required; a gate without rules cannot hold anything back"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.criteria) || !has(self.template.spec.criteria.ignoreDifferences) || self.template.spec.criteria.ignoreDifferences.size() <= 31",message="template.spec.criteria.ignoreDifferences: at most 31, because the gate adds the key node when the peer of a node is not the peer of its baseline"
@@ -141,8 +132,8 @@ type GateBudget struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.timeZone) || has(self.schedule)",message="timeZone: applies only to a schedule; remove it, or set schedule"
 // +kubebuilder:validation:XValidation:rule="!has(self.scheduleWindow) || has(self.schedule)",message="scheduleWindow: applies only to a schedule; remove it, or set schedule"
 type LatencyGateSpec struct {
-	// nodeSelector selects the nodes that are held back, by their labels. It must not be empty: to select every node, use
-	// matchExpressions with key kubernetes.io/hostname and operator Exists. A node belongs to one gate, the oldest that
+	// nodeSelector selects the nodes of the gate by their labels; it must not be empty. For every node, use
+	// matchExpressions with key kubernetes.io/hostname and operator Exists. A node belongs to the oldest gate that
 	// selects it.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && self.matchLabels.size() > 0 || has(self.matchExpressions) && self.matchExpressions.size() > 0",message="nodeSelector: must have matchLabels or matchExpressions; to select every node, use matchExpressions: [{key: kubernetes.io/hostname, operator: Exists}]"
@@ -157,18 +148,16 @@ type LatencyGateSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot change, because it contains the accepted results: delete the gate and apply it again"
 	Namespace string `json:"namespace"`
 
-	// template is the template of the benchmark that verifies a node. spec.placement.client must not select nodes: the client is
-	// the node. spec.placement.server selects its peers; {} selects the nodes of the gate. spec.criteria has the rules for the
-	// results. For maxIncrease and maxDecrease, the baseline is {type: Gate}, the accepted boots of the same node. For a node
-	// without an accepted result, only the other rules apply. A change of the template does not make a node unverified.
+	// template is the template of the benchmark that verifies a node. spec.placement.client must not select nodes;
+	// spec.placement.server selects the peers, {} the nodes of the gate. spec.criteria has the rules: maxIncrease and
+	// maxDecrease compare with the accepted boots of the node, by baseline {type: Gate}. A change of the template does
+	// not make a node unverified.
 	// +required
 	Template LatencyBenchmarkTemplate `json:"template"`
 
-	// releaseAfter is how long the gate retains a node that it no longer selects, 1m to 8760h; default 1h. During this time, the
-	// node keeps its baselines, and is held back if it is not verified. A label that is lost in an upgrade and restored within
-	// this time has no effect. A Node that is deleted and registers again without the label is held back for this time. The accepted
-	// results are also kept for this time when the Node or the gate is deleted. To release a node at once, delete its
-	// LatencyVerification.
+	// releaseAfter is how long the gate retains a node that it no longer selects, 1m to 8760h; default 1h. Until then,
+	// the node keeps its baselines, and is held back if it is not verified. The accepted results are kept as long when
+	// the Node or the gate is deleted. To release a node at once, delete its LatencyVerification.
 	// +optional
 	// +kubebuilder:default="1h"
 	// +kubebuilder:validation:Type=string
@@ -181,10 +170,9 @@ type LatencyGateSpec struct {
 	// +kubebuilder:default={}
 	Identity GateIdentity `json:"identity,omitzero"`
 
-	// schedule is when verified nodes are measured again without a change, in the five fields of cron or as @daily, @weekly and
-	// so on; default never. Nodes are measured in turn: a node is unverified only during its turn, which begins only while another
-	// node is free to be its peer. Times before the gate had this schedule, or while it was suspended, do not count. A time that
-	// the change to summer time skips is due at the change, and a time that occurs twice only the first time, unless the hour is *.
+	// schedule is when verified nodes are measured again, in the five fields of cron or as @daily, for example; default
+	// never. Nodes are measured in turn, each while a peer is free. A time that the change to summer time skips is due
+	// at the change; one that occurs twice is due once, unless the hour is *.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=100
@@ -194,8 +182,8 @@ type LatencyGateSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.startsWith('@') || self.findAll('[0-9]{1,4}-[0-9]{1,4}').all(r, int(r.split('-')[0]) <= int(r.split('-')[1])) && self.lowerAscii().findAll('[a-z]{3}-[a-z]{3}').all(r, 'jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|sun|mon|tue|wed|thu|fri|sat'.indexOf(r.substring(0, 3)) <= 'jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|sun|mon|tue|wed|thu|fri|sat'.indexOf(r.substring(4)))",message="a range must not end before it begins: write two ranges, such as 22-23,0-4"
 	Schedule string `json:"schedule,omitempty"`
 
-	// scheduleWindow is how long after each time of the schedule turns may begin, 1m to 8760h; default until all nodes had their
-	// turn. Nodes that did not have one are first in the next window.
+	// scheduleWindow is how long after each time of the schedule turns may begin, 1m to 8760h; default until all nodes
+	// had their turn. The remaining nodes are first in the next window.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -213,16 +201,14 @@ type LatencyGateSpec struct {
 	// +optional
 	Enforcement Enforcement `json:"enforcement,omitzero"`
 
-	// maxUnverified is the number of the gate's nodes that may be in a state other than Verified before condition Passed is
-	// False, 0 or more; default any number. A node in state Failed makes the condition False in any case. It affects only this
-	// condition, which controllers that upgrade nodes can read.
+	// maxUnverified is the number of nodes that may be in a state other than Verified before condition Passed is False,
+	// 0 or more; default any number. A node in state Failed makes it False in any case.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MaxUnverified *int32 `json:"maxUnverified,omitempty"`
 
-	// maxParallel is how many nodes are measured at once: a number, 1 to 100, or a percentage of the gate's nodes, rounded up; default
-	// 10%. Each has its own peer: no node is part of two measurements at once, so that at most half of the nodes are measured at once
-	// if they are also the peers.
+	// maxParallel is how many nodes are measured at once: 1 to 100, or a percentage of the nodes, rounded up; default
+	// 10%. Each has a peer of its own.
 	// +optional
 	// +kubebuilder:default="10%"
 	// +kubebuilder:validation:MaxLength=4
@@ -230,14 +216,14 @@ type LatencyGateSpec struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 100 : self.matches('^(100|[1-9][0-9]?)%$')",message="must be a number from 1 to 100, or a percentage from 1% to 100%, such as 10%"
 	MaxParallel *intstr.IntOrString `json:"maxParallel,omitempty"`
 
-	// historyLimit is the number of benchmarks of each node that are kept, 1 to 10; default 3. The accepted benchmark is kept in addition.
+	// historyLimit is how many benchmarks of each node are kept, besides the accepted one, 1 to 10; default 3.
 	// +optional
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10
 	HistoryLimit int32 `json:"historyLimit,omitempty"`
 
-	// suspend stops the start of benchmarks. Nodes that are not verified remain so, and verified nodes still become unverified.
+	// suspend stops the start of benchmarks. Verified nodes can still become unverified.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 }
@@ -250,12 +236,10 @@ type NodeCounts struct {
 	Verified int32 `json:"verified"`
 	// unverified is the number of nodes in state Unverified, which wait to be measured.
 	Unverified int32 `json:"unverified"`
-	// unmeasurable is the number of those that cannot be measured as the gate and the nodes are: the template does not tolerate a
-	// taint of the node that no known component removes, or no other node can be its peer.
+	// unmeasurable is the number of those that no measurement can verify, for a taint or for want of a peer.
 	// +optional
 	Unmeasurable int32 `json:"unmeasurable,omitempty"`
-	// unplaced is the number of nodes that are due by the schedule, keep their state, and are not measured, because they or their peers
-	// have no room for the pods of a benchmark.
+	// unplaced is the number of nodes that are due by the schedule, and that have no room for the benchmark's pods.
 	// +optional
 	Unplaced int32 `json:"unplaced,omitempty"`
 	// measuring is the number of nodes in state Measuring.
@@ -300,33 +284,30 @@ const MaxSpreads, MaxChanges = 128, 40
 // SessionSpread is how much the sessions of the nodes of a kind differ in one compared value.
 type SessionSpread struct {
 	ComparedValue `json:",inline"`
-	// kind is the values of the labels in spec.identity.labels that the nodes share; empty if all nodes are of one kind.
+	// kind is the values of the labels in spec.identity.labels that the nodes share; empty for a single kind.
 	// +kubebuilder:validation:MaxLength=160
 	Kind string `json:"kind"`
 	// nodes is the number of nodes of the kind with a difference between two boots.
 	Nodes int32 `json:"nodes"`
-	// differences is the number of differences that count, at most 200: those of the kind or, with fewer than 8 nodes, of all nodes.
+	// differences is the number of differences that count, at most 200; with fewer than 8 nodes, those of all kinds.
 	Differences int32 `json:"differences"`
-	// partsPerMillion is the robust standard deviation between sessions in parts per million, without what at least 6 nodes share in
-	// a change or in a wave of boots; 0 with fewer than 4 differences. With few differences, a verdict uses mostly a quarter of the
-	// tolerance instead.
+	// partsPerMillion is the robust standard deviation between sessions, in parts per million, without what at least 6
+	// nodes share; 0 with fewer than 4 differences.
 	PartsPerMillion int64 `json:"partsPerMillion"`
-	// warmUp is how much slower the first 6 rounds of the nodes' first sessions are than the next 6, such as 2.1%; absent unless it is
-	// significant at 1 in 100 among all compared values. While it is there, these rounds are not compared, and a session has 6 more.
+	// warmUp is how much slower the first 6 rounds of first sessions are than the next 6, such as 2.1%; absent unless
+	// it is significant. While it is there, these rounds are not compared, and a session has 6 more.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	WarmUp string `json:"warmUp,omitempty"`
 }
 
-// FleetChange is the difference between the last accepted session before a change and the first session
-// after it, over the nodes that had it.
+// FleetChange is the difference between the last accepted session before a change and the first session after it.
 type FleetChange struct {
 	// kind is that of the nodes, as in status.spread; absent for nodes of all kinds.
 	// +optional
 	// +kubebuilder:validation:MaxLength=160
 	Kind string `json:"kind,omitempty"`
-	// changed are the keys of the identity that changed, apart from the boot, with what the last of the nodes had before; only BootID
-	// for a wave of boots without another change, such as one of a kernel argument.
+	// changed are the keys of the identity that changed, with the previous values; only BootID for a wave of boots.
 	// +listType=map
 	// +listMapKey=key
 	// +kubebuilder:validation:MinItems=1
@@ -339,26 +320,23 @@ type FleetChange struct {
 	// median is the median ratio of the nodes, after to before, as a decimal number.
 	// +kubebuilder:validation:MaxLength=32
 	Median string `json:"median"`
-	// shifted is true if the nodes became slower by more than half of the tolerance, even by the bound, and nothing since has shown
-	// otherwise: the change stands until it is undone on the nodes, at least 6 of them are within the limit after a later change,
-	// or their results are accepted manually.
+	// shifted is true while the nodes are slower by more than half of the tolerance: until the change is undone, 6
+	// nodes are within the limit after a later change, or the results are accepted manually.
 	// +optional
 	Shifted bool `json:"shifted,omitempty"`
 	// startTime is when the first of the nodes was measured after the change.
 	StartTime metav1.Time `json:"startTime"`
 	// endTime is when the last of the nodes was.
 	EndTime metav1.Time `json:"endTime"`
-	// shared are the medians of all compared values, by VARIANT/CELL/METRIC, as natural logarithms in parts per million, if at least 6 nodes show them: how
-	// much the boots of a node differ is known without them.
+	// shared are the medians of all compared values, as natural logarithms in parts per million, from 6 nodes on.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	Shared map[string]int64 `json:"shared,omitempty"`
-	// lower and upper bound the median, 1 in 40 a side for all compared values and kinds, however often they were looked at; absent
-	// with too few nodes: 6 are enough for one compared value.
+	// lower is the lower bound of the 95 % interval of the median; absent with too few nodes.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Lower string `json:"lower,omitempty"`
-	// upper is the upper bound.
+	// upper is the upper bound of the 95 % interval of the median.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Upper string `json:"upper,omitempty"`
@@ -366,17 +344,17 @@ type FleetChange struct {
 
 // ScheduleStatus says from when the times of a schedule count, and how its turns ended.
 type ScheduleStatus struct {
-	// schedule and timeZone are the ones of the spec to which startTime belongs.
+	// schedule is the schedule of the spec to which startTime belongs.
 	// +kubebuilder:validation:MaxLength=100
 	Schedule string `json:"schedule"`
 	// timeZone is the time zone of schedule.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	TimeZone string `json:"timeZone,omitempty"`
-	// startTime is when the operator first saw this schedule, or the end of spec.suspend. No node is due for an earlier time.
+	// startTime is when the operator first saw this schedule, or the end of spec.suspend. Earlier times do not count.
 	StartTime metav1.Time `json:"startTime"`
-	// fruitless is the number of turns in a row, of any nodes, that ended without a result, and of
-	// benchmarks that failed. After 5 of them, the schedule pauses until its next time, at which one node tries whether measurements work again.
+	// fruitless is the number of turns in a row without a result, and of failed benchmarks. From 5 on, the schedule
+	// pauses until its next time.
 	// +optional
 	Fruitless int32 `json:"fruitless,omitempty"`
 	// fruitlessTime is when the last of these ended.
@@ -392,14 +370,13 @@ const MaxNodeLines = 20
 
 // LatencyGateStatus is the state of the gate's nodes. The LatencyVerification of each node has the details.
 type LatencyGateStatus struct {
-	// observedGeneration is the generation of the spec that this status describes; -1 before the operator has looked at the object.
+	// observedGeneration is the generation of the spec that this status describes; -1 until the operator reads it.
 	// +optional
 	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are Operational (the gate works without problems), Passed (True while every node is verified, False if a node
-	// failed or more than maxUnverified nodes are not verified, otherwise Unknown), and Ready, Reconciling and Stalled for generic
-	// tools.
+	// conditions are Operational (the gate works), Passed (False if a node failed or too many nodes are not verified,
+	// True while all are verified), and Ready, Reconciling and Stalled for generic tools.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -410,25 +387,23 @@ type LatencyGateStatus struct {
 	// +optional
 	Nodes NodeCounts `json:"nodes,omitzero"`
 
-	// unsettled is true if the gate could measure none of the nodes that were there before it, until a user edits the gate. It
-	// then holds back only nodes that joined, and those that it found only after a measurement.
+	// unsettled is true if the gate could measure none of the nodes that were there before it. Until a user edits the
+	// gate, it holds these back only after a measurement.
 	// +optional
 	Unsettled bool `json:"unsettled,omitempty"`
 
-	// schedule says from when the times of spec.schedule count; absent without a schedule and while the gate is suspended.
+	// schedule says from when the times of spec.schedule count; absent without it, and while the gate is suspended.
 	// +optional
 	Schedule *ScheduleStatus `json:"schedule,omitempty"`
 
-	// notVerified are the nodes that are not verified, at most 20: failed nodes first, then inconclusive ones, those being
-	// measured, and those that wait. To list all nodes, use kubectl get latencyverifications.
+	// notVerified are nodes that are not verified, at most 20, failed nodes first.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=20
 	NotVerified []NodeLine `json:"notVerified,omitempty"`
 
-	// spread is how much the sessions of a node differ although nothing changed, pooled over the nodes of a kind, at most 32 values of
-	// a kind.
+	// spread is how much the sessions of a node differ although nothing changed, at most 32 values of a kind of node.
 	// +optional
 	// +listType=map
 	// +listMapKey=variant
@@ -438,16 +413,14 @@ type LatencyGateStatus struct {
 	// +kubebuilder:validation:MaxItems=128
 	Spread []SessionSpread `json:"spread,omitempty"`
 
-	// changes are what the last changes, at most 40, did to the nodes: first those that made them slower and stand, then the newest.
+	// changes are what the last changes did to the nodes, at most 40: those that made them slower, then the newest.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=40
 	Changes []FleetChange `json:"changes,omitempty"`
 }
 
-// LatencyGate holds nodes back until their latency is verified. It measures every node that is new or has changed, and
-// publishes the result on the Node and in its own conditions.
-//
+// LatencyGate holds nodes back until their latency is verified. It measures every node that is new or has changed.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=lgate,categories=tailgate
@@ -488,7 +461,6 @@ func (s *LatencyGateSpec) Parallel(nodes int) int {
 }
 
 // LatencyGateList is a list of LatencyGates.
-//
 // +kubebuilder:object:root=true
 type LatencyGateList struct {
 	metav1.TypeMeta `json:",inline"`

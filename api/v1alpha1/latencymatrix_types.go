@@ -20,22 +20,16 @@ const (
 	MaxMatrixCells = 64
 )
 
-// ReasonTooManyNodes is a reason of ConditionAccepted. It surfaces when more nodes are selected than the topology allows.
+// ReasonTooManyNodes is a reason of ConditionAccepted: the topology does not allow as many nodes.
 const ReasonTooManyNodes = "TooManyNodes"
 
 // Reasons of the events that only a LatencyMatrix has.
 const (
-	ReasonPairMeasured = "PairMeasured" // when a pair was measured
-	ReasonPairFailed   = "PairFailed"   // when the benchmark of a pair failed
-	// ReasonPairDeleted surfaces when a user deleted the benchmark of a pair with its results: the pair is measured
-	// again.
-	ReasonPairDeleted = "PairDeleted"
-	// ReasonNodeGone surfaces when a pair failed because one of its Nodes has not existed for 30 minutes, or not been ready for 24 hours. It is also a reason of
-	// condition Passed.
-	ReasonNodeGone = "NodeGone"
-	// ReasonPairPostponed surfaces when a pair makes room for others because one of its nodes has been unable to provide the
-	// requested resources for a long time.
-	ReasonPairPostponed = "PairPostponed"
+	ReasonPairMeasured  = "PairMeasured"  // when a pair was measured
+	ReasonPairFailed    = "PairFailed"    // when the benchmark of a pair failed
+	ReasonPairDeleted   = "PairDeleted"   // when a user deleted the benchmark of a pair
+	ReasonNodeGone      = "NodeGone"      // when a Node is gone for 30 minutes, or not ready for 24 hours
+	ReasonPairPostponed = "PairPostponed" // when a pair waits so that others can be measured
 )
 
 // Topology says which nodes are measured with which.
@@ -53,18 +47,16 @@ const (
 )
 
 // LatencyMatrixSpec describes the pairs of nodes and their measurement.
-//
 // +kubebuilder:validation:XValidation:rule="(self.topology == 'Star') == has(self.server)",message="server: required by topology Star, and not allowed with Ring and AllPairs"
 // +kubebuilder:validation:XValidation:rule="[self.template.spec.placement].all(p, (!has(p.client) || !has(p.client.nodeName) && !has(p.client.nodeNames) && !has(p.client.nodeSelector)) && (!has(p.server) || !has(p.server.nodeName) && !has(p.server.nodeNames) && !has(p.server.nodeSelector)))",message="template.spec.placement: client and server must not select nodes, because nodes and server of the matrix select them"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.criteria) || !has(self.template.spec.criteria.baseline) || self.template.spec.criteria.baseline.type != 'Gate' || has(self.template.spec.criteria.baseline.gate)",message="template.spec.criteria.baseline.gate: name the LatencyGate whose accepted result is the baseline"
 type LatencyMatrixSpec struct {
-	// topology is which nodes are measured with which: Star every node with server, Ring every node with the next, AllPairs
-	// every node with every other.
+	// topology is Star (every node with server), Ring (every node with the next), or AllPairs.
 	// +required
 	Topology Topology `json:"topology"`
 
-	// nodes selects the nodes, at most 100; with topology Star the clients, at most 500. Nodes without the resources that the
-	// template requests are left out; condition Accepted names them.
+	// nodes selects the nodes, at most 100; with topology Star the clients, at most 500. Nodes without the requested
+	// resources are left out; condition Accepted names them.
 	// +required
 	Nodes NodeSelection `json:"nodes"`
 
@@ -72,26 +64,24 @@ type LatencyMatrixSpec struct {
 	// +optional
 	Server *NodeSelection `json:"server,omitempty"`
 
-	// parallelism is the number of pairs that are measured at once, with each node in only one of them, 1 to 50; default 1. Pairs
-	// that share a switch share its buffers: measure one pair at a time to measure a pair without this effect.
+	// parallelism is the number of pairs that are measured at once, without a common node, 1 to 50; default 1. Pairs
+	// that share a switch share its buffers.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=50
 	Parallelism int32 `json:"parallelism,omitempty"`
 
-	// template is the template of the benchmark that measures a pair. spec.placement must not select nodes. spec.criteria and
-	// spec.priority may change at any time.
+	// template is the template of each pair's benchmark. Its spec.criteria and spec.priority may change at any time.
 	// +required
 	Template LatencyBenchmarkTemplate `json:"template"`
 
-	// suspend stops the benchmarks of all pairs while it is true, as in a LatencyBenchmark. It may change at any time.
+	// suspend stops the benchmarks of all pairs while it is true. It may change at any time.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// ttlSecondsAfterFinished is the number of seconds after which a finished matrix is deleted, with its benchmarks and results,
-	// 0 to 315360000 (ten years); absent: never. It is kept while another matrix names it as its baseline. It may change at any
-	// time.
+	// ttlSecondsAfterFinished is the number of seconds after which a finished matrix is deleted with its results, 0 to
+	// 315360000 (ten years); absent: never. It is kept while another matrix names it as its baseline.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=315360000
@@ -117,8 +107,7 @@ type MissingNode struct {
 	Name string `json:"name"`
 	// startTime is when the operator first found that there is no such Node, or that it is not ready.
 	StartTime metav1.Time `json:"startTime"`
-	// gone is true when the Node still did not exist after 30 minutes, or was not ready for 24 hours: the pairs of the node that were not finished have failed,
-	// with reason NodeGone, also if the Node comes back later.
+	// gone is true after 30 minutes without the Node, or 24 hours in which it was not ready: its open pairs failed.
 	// +optional
 	Gone bool `json:"gone,omitempty"`
 }
@@ -128,22 +117,22 @@ func (c PairCounts) Done() int32 { return c.Complete + c.Failed }
 
 // LatencyMatrixStatus is the observed state and the results. The benchmarks of the pairs have the details.
 type LatencyMatrixStatus struct {
-	// observedGeneration is the generation of the spec that this status describes; -1 before the operator has looked at the object.
+	// observedGeneration is the generation of the spec that this status describes; -1 until the operator reads it.
 	// +optional
 	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are Accepted (the spec is valid and the cluster has the requested resources), Succeeded (Unknown while pairs are
-	// not finished, False if a pair failed), with criteria Passed (False if a pair failed, True if all pairs passed), and Ready,
-	// Reconciling and Stalled for generic tools.
+	// conditions are Accepted (the cluster has what the spec requests), Succeeded (Unknown while pairs are not
+	// finished, False if a pair failed), Passed (only with criteria), and Ready, Reconciling and Stalled for generic
+	// tools.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// nodes are the nodes that were chosen when the spec was accepted; with topology Star, the clients. Nodes that are added or
-	// removed later do not change the plan.
+	// nodes are the nodes that were chosen when the spec was accepted; with topology Star, the clients. Nodes that are
+	// added or removed later do not change them.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=500
@@ -155,12 +144,11 @@ type LatencyMatrixStatus struct {
 	// +kubebuilder:validation:MaxLength=253
 	Server string `json:"server,omitempty"`
 
-	// counts are the numbers of pairs by state. Pairs that are neither running, complete nor failed wait for their turn.
+	// counts are the numbers of pairs by state. The other pairs wait for their turn.
 	// +optional
 	Counts PairCounts `json:"counts,omitzero"`
 
-	// slots is the number of consecutive steps of the plan, in each of which as many pairs as possible are measured at once. It is
-	// the lowest possible number.
+	// slots is the lowest possible number of steps in which all pairs can be measured.
 	// +optional
 	Slots int32 `json:"slots,omitempty"`
 
@@ -176,8 +164,7 @@ type LatencyMatrixStatus struct {
 	// +optional
 	Summary *Summary `json:"summary,omitempty"`
 
-	// running are the claims of the pairs that are being measured or wait for their nodes, at most spec.parallelism. A claim is
-	// written before the benchmark of its pair is created, and removed when that benchmark is finished.
+	// running are the claims of the pairs that are measured or wait for their nodes, at most spec.parallelism.
 	// +optional
 	// +listType=map
 	// +listMapKey=number
@@ -191,9 +178,8 @@ type LatencyMatrixStatus struct {
 	// +kubebuilder:validation:MaxItems=501
 	MissingNodes []MissingNode `json:"missingNodes,omitempty"`
 
-	// slowest are the measured pairs with the highest p99 of the cell of template.spec.headline, at most ten, the slowest
-	// first. A p99 that falls among the lost messages is higher than any number. If the cell is a stream, these are the pairs
-	// with the lowest bandwidth.
+	// slowest are the measured pairs with the highest p99 of the headline cell, at most ten, the slowest first; for a
+	// stream, those with the lowest bandwidth. A p99 that falls among the lost messages is the highest.
 	// +optional
 	// +listType=map
 	// +listMapKey=benchmark
@@ -278,8 +264,7 @@ type MatrixCell struct {
 	Bandwidth *PairsBandwidth `json:"bandwidth,omitempty"`
 }
 
-// PairsLatency is the variation of a percentile between the pairs that have it. If the percentile of a pair falls among the lost
-// messages, it is higher than any number: a field with such a value is absent.
+// PairsLatency is the variation of a percentile between pairs. A value that falls among the lost messages is absent.
 type PairsLatency struct {
 	// minNanoseconds is the lowest.
 	// +optional
@@ -309,7 +294,6 @@ type PairsBandwidth struct {
 }
 
 // LatencyMatrix measures the latency between many pairs of nodes. It owns one LatencyBenchmark for each pair.
-//
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=latencymatrices,singular=latencymatrix,shortName=lmatrix,categories=tailgate
@@ -347,7 +331,6 @@ type LatencyMatrix struct {
 }
 
 // LatencyMatrixList is a list of LatencyMatrices.
-//
 // +kubebuilder:object:root=true
 type LatencyMatrixList struct {
 	metav1.TypeMeta `json:",inline"`
@@ -360,15 +343,13 @@ func (m *LatencyMatrix) PairName(number int32) string {
 	return fmt.Sprintf("%s-p%d", m.Name, number)
 }
 
-// SetCondition sets a condition for the current generation of the spec. The transition time changes with
-// the status only.
+// SetCondition sets a condition for the current generation of the spec.
 func (m *LatencyMatrix) SetCondition(c metav1.Condition) {
 	c.ObservedGeneration = m.Generation
 	meta.SetStatusCondition(&m.Status.Conditions, c)
 }
 
-// Overview returns the matrix as a benchmark: the spec of its template with the nodes of the matrix, and the parts of the
-// status that both kinds have.
+// Overview returns the matrix as a benchmark, with the nodes of the matrix and the status that both kinds have.
 func (m *LatencyMatrix) Overview() *LatencyBenchmark {
 	b := &LatencyBenchmark{ObjectMeta: m.ObjectMeta, Spec: m.Spec.Template.Benchmark(), Status: LatencyBenchmarkStatus{
 		ObservedGeneration: m.Status.ObservedGeneration, Conditions: m.Status.Conditions, Progress: m.Status.Progress, Verdict: m.Status.Verdict,

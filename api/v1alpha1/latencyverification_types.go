@@ -21,8 +21,7 @@ const (
 	VerificationMeasuring VerificationState = "Measuring"
 	// VerificationVerified is for a node whose result passed, or was accepted manually, and that has not changed since.
 	VerificationVerified VerificationState = "Verified"
-	// VerificationAway is for a verified node that is not ready: it may return changed, and is Verified
-	// again if it returns unchanged.
+	// VerificationAway is for a verified node that is not ready: it may return changed.
 	VerificationAway VerificationState = "Away"
 	// VerificationFailed is for a node whose result failed.
 	VerificationFailed VerificationState = "Failed"
@@ -48,16 +47,16 @@ const (
 	FieldAccept = "spec.accept"
 )
 
-// FinalizerNode is on every LatencyVerification: the operator updates the marks on the node before the LatencyVerification
-// is removed. LatencyGates have it until their last LatencyVerification is gone.
+// FinalizerNode keeps a LatencyVerification until the marks on its node are updated, and a LatencyGate until its last
+// LatencyVerification is gone.
 const FinalizerNode = "tailgate.dev/published-on-node"
 
 // The marks that a gate publishes on a Node. The benchmarks of gates tolerate the taint.
 const (
 	// NodeConditionVerified is the type of the Node condition, and of the condition of the hold pod.
 	NodeConditionVerified = "tailgate.dev/LatencyVerified"
-	// NodeConditionRegressed is the type of the Node condition for tools that repair nodes. As with the conditions of
-	// node-problem-detector, True is the problem: the node failed, and a verified or a second peer confirms that it is this node.
+	// NodeConditionRegressed is the Node condition for tools that repair nodes. True is the problem: the node failed,
+	// and a verified or a second peer confirms that it is this node.
 	NodeConditionRegressed = "tailgate.dev/LatencyRegressed"
 	// NodeLabelVerified is the label, "true" or "false".
 	NodeLabelVerified = "tailgate.dev/latency-verified"
@@ -65,8 +64,7 @@ const (
 	NodeTaintUnverified = "tailgate.dev/latency-unverified"
 )
 
-// UserRequest says who requests something, and when. The operator processes each request once; the same
-// one with another requestTime is a new request.
+// UserRequest says who requests something, and when. With another requestTime, it is a new request.
 type UserRequest struct {
 	// requestedBy is the user. The API server refuses another name than that of the user who writes it.
 	// +required
@@ -80,8 +78,7 @@ type UserRequest struct {
 	RequestTime string `json:"requestTime"`
 }
 
-// AcceptRequest requests that a result becomes the node's baseline, whatever its verdict was. The benchmark must
-// be complete, and the node must not have changed since.
+// AcceptRequest requests that a complete result becomes the baseline of a node that has not changed since.
 type AcceptRequest struct {
 	// benchmark is one of status.history.
 	// +required
@@ -112,7 +109,6 @@ type ProcessedRequests struct {
 }
 
 // LatencyVerificationSpec names the node and its gate, and has the requests of users.
-//
 // +kubebuilder:validation:XValidation:rule="self.gateName == oldSelf.gateName && self.nodeName == oldSelf.nodeName",message="gateName and nodeName cannot change"
 type LatencyVerificationSpec struct {
 	// gateName is the LatencyGate.
@@ -128,8 +124,7 @@ type LatencyVerificationSpec struct {
 	// accept requests that a result becomes the node's baseline and the node verified.
 	// +optional
 	Accept *AcceptRequest `json:"accept,omitempty"`
-	// verify requests that the node is measured again. A verified node that has not changed keeps its state until its turn, and
-	// gets it back if the turn ends without a result.
+	// verify requests that the node is measured again. A verified node that has not changed keeps its state until then.
 	// +optional
 	Verify *UserRequest `json:"verify,omitempty"`
 }
@@ -239,8 +234,7 @@ type VerificationResult struct {
 	// peer is the node at the other end.
 	// +kubebuilder:validation:MaxLength=253
 	Peer string `json:"peer"`
-	// identity is the identity of the node when it was measured, by the keys that the gate counted then. A value of more than
-	// 128 bytes ends in its digest.
+	// identity is the identity of the node at the measurement. A value of more than 128 bytes ends in its digest.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Identity map[string]string `json:"identity,omitempty"`
@@ -252,7 +246,7 @@ type VerificationResult struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	P99 string `json:"p99,omitempty"`
-	// ratio is the highest estimate of a rule that compares latencies with the baseline, such as 1.04; absent if none does.
+	// ratio is the highest estimate of a rule that compares latencies with the baseline, such as 1.04.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Ratio string `json:"ratio,omitempty"`
@@ -260,8 +254,7 @@ type VerificationResult struct {
 
 // Setback is a step that did not succeed, with the time of the next attempt.
 type Setback struct {
-	// reason is BenchmarkRefused, NotAccepted or NoProgress of a measurement, HoldPodRefused, HoldPodEnded or HoldPodReplaced of a
-	// hold pod, NodeRefused, NodeWriteDropped or NodeContested of a mark.
+	// reason is the reason as one word, such as NoProgress.
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason"`
 	// message explains the reason, and what to do.
@@ -286,8 +279,7 @@ type Setback struct {
 	Peers []string `json:"peers,omitempty"`
 }
 
-// Turn is the measurement of a node that is verified and has not changed. If it ends without a result, the
-// node is given back as it was.
+// Turn is the measurement of a node that is verified and has not changed. Without a result, the node keeps its state.
 type Turn struct {
 	// startTime is when the gate began to hold the node back for it.
 	StartTime metav1.Time `json:"startTime"`
@@ -337,11 +329,9 @@ type AbsentKey struct {
 	Key string `json:"key"`
 	// startTime is since when the node does not report the key.
 	StartTime metav1.Time `json:"startTime"`
-	// endTime is until when the last value is kept. If the node reports the key again before, only another value is a change;
-	// at this time, its absence is a change.
+	// endTime is until when the last value is kept. From then on, the absence of the key is a change.
 	EndTime metav1.Time `json:"endTime"`
-	// renewed is true if the SR-IOV network operator makes the devices anew: this is a change when it is done, also if their
-	// number is the same.
+	// renewed is true if the SR-IOV network operator creates the devices again, which is a change in any case.
 	// +optional
 	Renewed bool `json:"renewed,omitempty"`
 }
@@ -352,12 +342,11 @@ type Retention struct {
 	StartTime metav1.Time `json:"startTime"`
 	// endTime is when the retention ends.
 	EndTime metav1.Time `json:"endTime"`
-	// dueTime is when the operator first found that endTime has passed: nothing is released before a second look, half a minute
-	// later, because a clock may have jumped.
+	// dueTime is when the operator first found that endTime has passed. The release follows half a minute later.
 	// +optional
 	DueTime *metav1.Time `json:"dueTime,omitempty"`
-	// reason is NotSelected if no gate selects the node, Taken if another gate owns it, NodeDeleted if there is no Node of its name, and
-	// GateDeleted if the gate was deleted. With NodeDeleted and GateDeleted, this object is only a record of the results.
+	// reason is NotSelected, Taken (another gate owns the node), NodeDeleted or GateDeleted. With the last two, this
+	// object is only a record of the results.
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason"`
 	// message explains the reason, and when the retention ends.
@@ -367,16 +356,16 @@ type Retention struct {
 
 // LatencyVerificationStatus is the state of the node, with its measurements and accepted results.
 type LatencyVerificationStatus struct {
-	// observedGeneration is the generation of the spec that this status describes; -1 before the operator has looked at the object.
+	// observedGeneration is the generation of the spec that this status describes; -1 until the operator reads it.
 	// +optional
 	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// state is Unverified, Measuring, Verified, Failed, Inconclusive, or Away: verified and not ready.
 	// +optional
 	State VerificationState `json:"state,omitempty"`
-	// conditions are Verified, Deletable, and Ready, Reconciling and Stalled for generic tools. Verified is True in state Verified, False
-	// in state Failed, and Unknown in the others; it has the reason of the state, and a message that
-	// says what to do. Deletable is False while the deletion of this object waits for the node to pass.
+	// conditions are Verified (Unknown in the states other than Verified and Failed; the message says what to do),
+	// Deletable (False while the deletion waits for the node to pass), and Ready, Reconciling and Stalled for generic
+	// tools.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -389,39 +378,33 @@ type LatencyVerificationStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	NodeUID string `json:"nodeUID,omitempty"`
-	// systemUUID is the system UUID of the machine (status.nodeInfo.systemUUID of the Node): if the Node is created again for the same
-	// machine, or for one that cannot be distinguished, the accepted results are kept.
+	// systemUUID is the system UUID of the machine. A Node that is created again for it keeps the accepted results.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	SystemUUID string `json:"systemUUID,omitempty"`
-	// gateUID is the UID of the LatencyGate: a gate that was deleted and created again measures the node again, and keeps the accepted
-	// results.
+	// gateUID is the UID of the LatencyGate. A new gate of its name measures again, and keeps the accepted results.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	GateUID string `json:"gateUID,omitempty"`
-	// identity is the present identity of the node, to which the state applies, by the keys of the gate. The keys of labels are
-	// Label/NAME, and those of devices Devices/RESOURCE.
+	// identity is the present identity of the node. The keys of labels are Label/NAME, and of devices Devices/RESOURCE.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Identity map[string]string `json:"identity,omitempty"`
-	// asFound is true while the node is as the gate found it: it was there when the gate began to hold nodes back (it is older than the
-	// gate, or the mode was Observe), and neither its Node was created again nor its identity changed in another mode than
-	// Observe since. With enforcement.mode EnforceChanges, such a node is not held back.
+	// asFound is true while the node is as the gate found it: it was there before the gate or came in mode Observe, and
+	// has not changed in another mode since. With enforcement.mode EnforceChanges, it is not held back.
 	// +optional
 	AsFound bool `json:"asFound,omitempty"`
-	// introduced is true if the machine was there before the gate. While the gate could not measure any such node
-	// (status.unsettled of the gate), it holds the node back only after a measurement.
+	// introduced is true if the machine was there before the gate (see status.unsettled of the gate).
 	// +optional
 	Introduced bool `json:"introduced,omitempty"`
-	// absent are the keys of the identity that the node does not report now, for example because a device plugin, the container
-	// runtime or a labeller restarts. They keep their last values for 10 minutes, and the node is not measured meanwhile.
+	// absent are keys of the identity that the node does not report now. They keep their values for 10 minutes, Devices
+	// for 30, in which the node is not measured.
 	// +optional
 	// +listType=map
 	// +listMapKey=key
 	// +kubebuilder:validation:MaxItems=64
 	Absent []AbsentKey `json:"absent,omitempty"`
-	// changed are the changes since the accepted result that made the node unverified; absent if it is unverified for another
-	// reason.
+	// changed are the changes since the accepted result that made the node unverified.
 	// +optional
 	// +listType=map
 	// +listMapKey=key
@@ -434,28 +417,24 @@ type LatencyVerificationStatus struct {
 	// benchmark is the benchmark that measures the node now.
 	// +optional
 	Benchmark *VerificationBenchmark `json:"benchmark,omitempty"`
-	// turn is set while the gate measures a verified, unchanged node again, by its schedule or because a user
-	// requested it.
+	// turn is set while the gate measures a verified, unchanged node again, by its schedule or by request.
 	// +optional
 	Turn *Turn `json:"turn,omitempty"`
-	// turnRequestTime is since when a turn that a user requested waits for a slot and a peer. The node
-	// keeps its state until then.
+	// turnRequestTime is since when a requested turn waits for a slot and a peer.
 	// +optional
 	TurnRequestTime *metav1.Time `json:"turnRequestTime,omitempty"`
 	// discarded is the number of benchmarks since then that users deleted or edited.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Discarded int32 `json:"discarded,omitempty"`
-	// suspectPeer is the peer with which the node failed first. The node is measured with another peer to find out
-	// which of the two is slow.
+	// suspectPeer is the peer with which the node failed first. Another peer shows which of the two is slow.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	SuspectPeer string `json:"suspectPeer,omitempty"`
 	// failConfirmed is true in state Failed if a second peer shows that it is this node that is slow.
 	// +optional
 	FailConfirmed bool `json:"failConfirmed,omitempty"`
-	// setback is the reason why the node could not be measured; absent if there is none. In state Verified, its last turn
-	// ended without a result.
+	// setback is the reason why the node, or its last turn in state Verified, could not be measured.
 	// +optional
 	Setback *Setback `json:"setback,omitempty"`
 	// holdPod is the hold pod that the operator created. It replaces any other pod of its name.
@@ -464,31 +443,28 @@ type LatencyVerificationStatus struct {
 	// holdPodSetback is the reason why the node has no hold pod, or one that ended; absent if there is none.
 	// +optional
 	HoldPodSetback *Setback `json:"holdPodSetback,omitempty"`
-	// markSetbacks are the marks that the Node does not have as it should, because the API server refuses or drops them or another
-	// client changes them back.
+	// markSetbacks are the marks that the Node does not have as it should.
 	// +optional
 	// +listType=map
 	// +listMapKey=mark
 	// +kubebuilder:validation:MaxItems=3
 	MarkSetbacks []MarkSetback `json:"markSetbacks,omitempty"`
-	// retained is set while the gate does not select the node, another gate owns it, or the Node or the gate does not exist. State, baselines and history are kept for
-	// spec.releaseAfter of the gate, and a node that is not verified is held back. If the gate selects the node again, it continues
-	// with this state.
+	// retained is set while the gate does not select or own the node, or the Node or the gate does not exist. The state
+	// is kept for spec.releaseAfter of the gate, and a node that is not verified is held back. If the gate selects the
+	// node again, it continues with this state.
 	// +optional
 	Retained *Retention `json:"retained,omitempty"`
 	// accepted is the result that is the baseline of the next measurement.
 	// +optional
 	Accepted *AcceptedResult `json:"accepted,omitempty"`
-	// reference are the node's accepted sessions, one for each boot, oldest first, at most 5 with each of at most 2 peers. A result is
-	// compared with the sessions of its peer. It begins again when a result is accepted manually. After five boots with a peer it stays
-	// as it is, so that small regressions do not add up; with a third peer, the sessions with the one used longest ago are forgotten,
-	// except for the oldest session of all.
+	// reference are the node's accepted sessions, oldest first: at most 5 boots with each of at most 2 peers, and the
+	// oldest of all. A result is compared with the sessions of its peer. A result that is accepted manually begins it
+	// again; after five boots it stays, so that small regressions do not add up.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=11
 	Reference []ReferenceSession `json:"reference,omitempty"`
-	// recent are the levels of the last sessions since the reference began, whatever their outcomes were, oldest first. They show how
-	// much boots differ, and what a change did to all nodes.
+	// recent are the levels of the last sessions since the reference began, whatever their outcomes, oldest first.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=9
@@ -496,12 +472,11 @@ type LatencyVerificationStatus struct {
 	// requests are the requests of spec that were processed last, with who requested them, and when.
 	// +optional
 	Requests *ProcessedRequests `json:"requests,omitempty"`
-	// acceptRefused is the reason why the last spec.accept was refused. It is removed when a result is accepted
-	// by hand or the node becomes unverified.
+	// acceptRefused is why spec.accept was refused, until a result is accepted or the node becomes unverified.
 	// +optional
 	AcceptRefused *AcceptRefusal `json:"acceptRefused,omitempty"`
-	// baselineTrouble describes a defect of the stored results of accepted or first. A verified node remains verified, but no
-	// result can be compared: the next result will be Inconclusive.
+	// baselineTrouble is a defect of the accepted results. A verified node remains verified, but the next result will
+	// be Inconclusive.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	BaselineTrouble string `json:"baselineTrouble,omitempty"`
@@ -522,9 +497,8 @@ type LatencyVerificationStatus struct {
 	History []VerificationResult `json:"history,omitempty"`
 }
 
-// LatencyVerification is the state of one node of a LatencyGate, which creates it. Its name is GATE.NODE. If its deletion is
-// requested while the gate has the node and the node is not verified, it is deleted when the node passes: a Fail is not forgotten.
-//
+// LatencyVerification is the state of one node of a LatencyGate, which creates it with the name GATE.NODE. While the
+// gate has the node and it is not verified, a deletion waits until it passes.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=lver,categories=tailgate
@@ -559,7 +533,6 @@ type LatencyVerification struct {
 }
 
 // LatencyVerificationList is a list of LatencyVerifications.
-//
 // +kubebuilder:object:root=true
 type LatencyVerificationList struct {
 	metav1.TypeMeta `json:",inline"`
@@ -594,19 +567,18 @@ func (s *LatencyVerificationStatus) Verified() metav1.Condition {
 // Passed reports whether the result of the node counts, also while it is away.
 func (s VerificationState) Passed() bool { return s == VerificationVerified || s == VerificationAway }
 
-// Record reports whether the LatencyVerification is only a record of accepted results, because the Node or the gate does not exist.
+// Record reports whether the LatencyVerification is only a record of results: the Node or the gate does not exist.
 func (s *LatencyVerificationStatus) Record() bool {
 	return s.OfDeletedGate() || s.Retained != nil && s.Retained.Reason == ReasonNodeDeleted
 }
 
-// OfDeletedGate reports whether the LatencyVerification is a record of a gate that was deleted. Unlike this, a record of a Node that was
-// deleted is not valid any more when the Node registers again.
+// OfDeletedGate reports whether it is a record of a deleted gate, which a new registration of the Node does not end.
 func (s *LatencyVerificationStatus) OfDeletedGate() bool {
 	return s.Retained != nil && s.Retained.Reason == ReasonGateDeleted
 }
 
-// VerificationName returns the name of the LatencyVerification of a gate's node: both names with a dot between them, which no
-// gate's name contains. If that is too long, a digest of the whole name replaces its end.
+// VerificationName returns the name of a node's LatencyVerification: both names with a dot, which no gate's name
+// contains, between them.
 func VerificationName(gate, node string) string { return Shortened(gate+"."+node, 253) }
 
 // Shortened returns name if it has at most limit bytes, and otherwise its beginning and a digest of the whole name.

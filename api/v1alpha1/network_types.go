@@ -8,15 +8,13 @@ type NetworkType string
 const (
 	// NetworkPod is the cluster's primary pod network.
 	NetworkPod NetworkType = "Pod"
-	// NetworkHost is the node's own network namespace. Benchmark pods then run with hostNetwork, which the
-	// operator refuses unless it was started with --allow-host-network.
+	// NetworkHost is the node's own network namespace, which needs the operator's flag --allow-host-network.
 	NetworkHost NetworkType = "Host"
 	// NetworkVF is an SR-IOV virtual function, which a device plugin allocates and Multus attaches.
 	NetworkVF NetworkType = "VF"
 	// NetworkPF is a whole physical function, which a device plugin allocates and Multus attaches.
 	NetworkPF NetworkType = "PF"
-	// NetworkNAD is an interface without a device of its own, such as macvlan or ipvlan, which Multus attaches as a
-	// NetworkAttachmentDefinition says.
+	// NetworkNAD is an interface without a device of its own, such as macvlan or ipvlan, which Multus attaches.
 	NetworkNAD NetworkType = "NAD"
 )
 
@@ -27,15 +25,14 @@ func (t NetworkType) Attached() bool { return t.HasDevice() || t == NetworkNAD }
 func (t NetworkType) HasDevice() bool { return t == NetworkVF || t == NetworkPF }
 
 // Network is the network between client and server: a union whose type selects the one member that is set.
-//
 // +union
 // +kubebuilder:validation:XValidation:rule="(self.type == 'VF') == has(self.vf)",message="vf belongs to type VF, which requires it: give vf.resourceName and vf.networkRef or vf.ipam, or remove vf"
 // +kubebuilder:validation:XValidation:rule="(self.type == 'PF') == has(self.pf)",message="pf belongs to type PF, which requires it: give pf.resourceName and pf.networkRef or pf.ipam, or remove pf"
 // +kubebuilder:validation:XValidation:rule="(self.type == 'NAD') == has(self.nad)",message="nad belongs to type NAD, which requires it: give nad.networkRef, or remove nad"
 // +kubebuilder:validation:XValidation:rule="self.type == 'Host' || !has(self.host)",message="host belongs to type Host: set type: Host, or remove host"
 type Network struct {
-	// type is Pod (the primary pod network), Host (the node's own network, which needs --allow-host-network), VF or PF (an
-	// SR-IOV device of the pod), or NAD (an attached network without a device, such as macvlan or ipvlan).
+	// type is Pod (the primary pod network), Host (the node's own network, which needs --allow-host-network), VF or PF
+	// (an SR-IOV device of the pod), or NAD (an attached network without a device, such as macvlan).
 	// +unionDiscriminator
 	// +required
 	Type NetworkType `json:"type"`
@@ -74,9 +71,8 @@ type HostNetwork struct {
 
 // Alignment ties the CPUs of pods without a device of the network to the NIC.
 type Alignment struct {
-	// alignWith is an extended resource of devices of the same NIC, such as openshift.io/sf_x2_vf, that a device plugin
-	// advertises. Each pod requests one device and leaves it unused, so that the kubelet's topology manager gives the pod CPUs of
-	// the NUMA node of the NIC. The proof compares these with the NUMA node of the measured interface itself.
+	// alignWith is an extended resource of devices of the same NIC, such as openshift.io/sf_x2_vf. Each pod requests
+	// one device and leaves it unused, so that it gets CPUs of the NUMA node of the NIC.
 	// +optional
 	// +kubebuilder:validation:MinLength=3
 	// +kubebuilder:validation:MaxLength=253
@@ -85,13 +81,12 @@ type Alignment struct {
 }
 
 // DeviceNetwork has the common settings of networks of types VF and PF.
-//
 // +kubebuilder:validation:XValidation:rule="has(self.networkRef) != has(self.ipam)",message="give exactly one of networkRef, an existing NetworkAttachmentDefinition, and ipam, with which the operator creates one"
 // +kubebuilder:validation:XValidation:rule="has(self.ipam) || !has(self.mtu)",message="mtu is for networks that the operator creates: give ipam, or set the MTU in the NetworkAttachmentDefinition"
 type DeviceNetwork struct {
-	// resourceName is the extended resource of the VFs or PFs, with its prefix, such as openshift.io/sf_x2_vf: a device plugin
-	// advertises it, or a DeviceClass has it as extendedResourceName. Each pod requests one. It must equal the annotation
-	// k8s.v1.cni.cncf.io/resourceName of the NetworkAttachmentDefinition.
+	// resourceName is the extended resource of the VFs or PFs, of which each pod requests one, such as
+	// openshift.io/sf_x2_vf: of a device plugin, or the extendedResourceName of a DeviceClass. It must equal the
+	// annotation k8s.v1.cni.cncf.io/resourceName of the NetworkAttachmentDefinition.
 	// +required
 	// +kubebuilder:validation:MinLength=3
 	// +kubebuilder:validation:MaxLength=253
@@ -102,9 +97,8 @@ type DeviceNetwork struct {
 	// +optional
 	NetworkRef *NetworkRef `json:"networkRef,omitempty"`
 
-	// ipam is the source of the addresses. With it, the operator creates the NetworkAttachmentDefinition, with the CNI plugin
-	// sriov for a VF and host-device for a PF. The definition is in the benchmark's namespace and is deleted with the
-	// benchmark.
+	// ipam is the source of the addresses. With it, the operator creates the NetworkAttachmentDefinition, with the CNI
+	// plugin sriov for a VF and host-device for a PF, and deletes it with the benchmark.
 	// +optional
 	IPAM *IPAM `json:"ipam,omitempty"`
 
@@ -116,13 +110,11 @@ type DeviceNetwork struct {
 }
 
 // VFNetwork has the settings of a network of SR-IOV virtual functions.
-//
 // +kubebuilder:validation:XValidation:rule="has(self.ipam) || !has(self.vlan)",message="vlan is for networks that the operator creates: give ipam, or set the VLAN in the NetworkAttachmentDefinition"
 type VFNetwork struct {
 	DeviceNetwork `json:",inline"`
 
-	// vlan is the VLAN with which the PF tags the frames of the VF, 1 to 4094, in a network that the operator creates;
-	// default none.
+	// vlan is the VLAN of the frames of the VF, 1 to 4094, in a network that the operator creates; default none.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=4094
@@ -157,8 +149,7 @@ func (n *Network) device() DeviceNetwork {
 // ResourceName returns the extended resource of the network's devices, empty for a network without devices.
 func (n *Network) ResourceName() string { return n.device().ResourceName }
 
-// AlignWith returns the extended resource with whose devices the CPUs of a network without devices are aligned; empty if there is
-// none.
+// AlignWith returns the extended resource that aligns the CPUs of a network without devices; empty if there is none.
 func (n *Network) AlignWith() string {
 	switch {
 	case n.Host != nil:
@@ -212,15 +203,13 @@ type IPAMType string
 
 // The IPAM types.
 const (
-	// IPAMStatic is for addresses that the operator assigns: the first of the range to the server, the next to the
-	// client. The range must be reserved for this benchmark. It needs the CNI plugin static.
+	// IPAMStatic is for two addresses that the operator assigns, by the CNI plugin static, of a reserved range.
 	IPAMStatic IPAMType = "Static"
-	// IPAMWhereabouts is for addresses from the IPAM plugin whereabouts, which assigns each address once in the cluster.
+	// IPAMWhereabouts is for addresses of the IPAM plugin whereabouts, each unique in the cluster.
 	IPAMWhereabouts IPAMType = "Whereabouts"
 )
 
 // IPAM is the source of the addresses of a network that the operator creates.
-//
 // +kubebuilder:validation:XValidation:rule="!has(self.rangeStart) || cidr(self.range).containsIP(self.rangeStart)",message="rangeStart must be an address of range"
 type IPAM struct {
 	// type is Static (the operator itself assigns two addresses of the range) or Whereabouts.
@@ -261,9 +250,7 @@ const (
 	// OnloadProfileLatency polls for 100 ms before it sleeps, and does without TCP's fast start.
 	OnloadProfileLatency OnloadProfile = "latency"
 	// OnloadProfileLatencyBest is latency and, in addition, sends by CTPIO on interfaces with full-feature firmware
-	// (EF_CTPIO_SWITCH_BYPASS=1) and takes epoll sets to be used by one thread (EF_EPOLL_MT_SAFE=1). Onload's own profile also
-	// sets EF_CTPIO_MODE=ct if no Solarflare X2 of the node has a link of more than 10 Gb/s and, from Onload 9.1 on,
-	// EF_TPH_MODE=2.
+	// (EF_CTPIO_SWITCH_BYPASS=1) and takes epoll sets to be used by one thread (EF_EPOLL_MT_SAFE=1).
 	OnloadProfileLatencyBest OnloadProfile = "latency-best"
 )
 
@@ -280,7 +267,6 @@ const (
 )
 
 // Acceleration is the network stack of the tools' sockets: a union whose type selects the one member that may be set.
-//
 // +union
 // +kubebuilder:validation:XValidation:rule="self.type == 'Onload' || !has(self.onload)",message="onload belongs to type Onload: set type: Onload, or remove onload"
 type Acceleration struct {
@@ -296,16 +282,13 @@ type Acceleration struct {
 }
 
 // Onload has the settings of AMD's Onload.
-//
 // +kubebuilder:validation:XValidation:rule="!has(self.profile) || !has(self.profileRef)",message="give profile or profileRef, not both"
 type Onload struct {
-	// profile is a set of Onload's settings: latency, or latency-best, which also sends by CTPIO on interfaces with full-feature
-	// firmware. Without profile and profileRef, Onload's defaults apply.
+	// profile is latency, or latency-best, which also sends by CTPIO; default, without profileRef, Onload's defaults.
 	// +optional
 	Profile OnloadProfile `json:"profile,omitempty"`
 
-	// profileRef names a ConfigMap in the benchmark's namespace whose keys are Onload's settings, such as EF_POLL_USEC, with
-	// their values.
+	// profileRef names a ConfigMap of the namespace whose keys are Onload's settings, such as EF_POLL_USEC.
 	// +optional
 	ProfileRef *ObjectName `json:"profileRef,omitempty"`
 
@@ -316,14 +299,12 @@ type Onload struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')",message="must be a resource name with its prefix, such as amd.com/onload"
 	ResourceName string `json:"resourceName,omitempty"`
 
-	// source is the source of the Onload library: DevicePlugin (default), which mounts it into the pod, or Image, the bench
-	// image.
+	// source is the source of the Onload library: DevicePlugin (default), or Image, the bench image.
 	// +optional
 	Source OnloadSource `json:"source,omitempty"`
 
-	// library is the path of the library in the pod. The default with source DevicePlugin is
-	// /opt/onload/usr/lib64/libonload.so, where AMD's device plugin mounts it unless the Onload resource has another path; with
-	// source Image, it is the path at which the dynamic linker finds libonload.so.
+	// library is the path of the library in the pod; default /opt/onload/usr/lib64/libonload.so with source
+	// DevicePlugin, and where the dynamic linker finds libonload.so with source Image.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:XValidation:rule="self.matches('^/[A-Za-z0-9._/+-]+/lib(onload([.-][A-Za-z0-9._+-]*)?|citransport[A-Za-z0-9._+-]*)$')",message="must be the absolute path of Onload's library, such as /usr/lib64/libonload.so, or libcitransport0.so as it is built; libonload_ext and libonload_zf are other libraries"

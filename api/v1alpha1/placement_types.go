@@ -16,41 +16,38 @@ type NUMAPolicy string
 
 // The NUMA policies.
 const (
-	// NUMARequired requires measuring CPUs on the device's NUMA node: otherwise, or if this is unknown, the verdict is
-	// Inconclusive.
+	// NUMARequired makes the verdict Inconclusive unless the measuring CPUs are on the device's NUMA node.
 	NUMARequired NUMAPolicy = "Required"
-	// NUMAPreferred prefers measuring CPUs on the device's NUMA node: otherwise the results have a warning.
+	// NUMAPreferred adds a warning unless the measuring CPUs are on the device's NUMA node.
 	NUMAPreferred NUMAPolicy = "Preferred"
 	// NUMAIgnore is for measurements to which the NUMA nodes do not matter, or that study their effect.
 	NUMAIgnore NUMAPolicy = "Ignore"
 )
 
-// The rules of quantities begin with a pattern, because an API server and Go compute 1e99999999 for minutes before they refuse it.
+// The rules of quantities begin with a pattern, because an API server and Go compute 1e99999999 for minutes.
 
-// Placement selects the nodes of the endpoints, and their CPUs and memory. Settings of client or server override the settings
-// that both share.
+// Placement selects the nodes, CPUs and memory of the endpoints. Settings of client or server override the common ones.
 type Placement struct {
-	// client selects the node of the client (default any node), and has the settings of the client alone.
+	// client selects the node of the client (default any node), and has the client's settings.
 	// +optional
 	// +kubebuilder:default={}
 	Client *EndpointPlacement `json:"client,omitempty"`
 
-	// server selects the node of the server (default any node), which is never the node of the client, and has the settings of
-	// the server alone.
+	// server selects the node of the server (default any other than the client's), and has the server's settings.
 	// +optional
 	// +kubebuilder:default={}
 	Server *EndpointPlacement `json:"server,omitempty"`
 
-	// cpus is the number of whole, exclusive CPUs of each endpoint, 1 to 64. If unset, the operator chooses it together with the
-	// nodes (status.cpus): 2, which is a whole core if CPUs have two SMT threads, or 1 if a node has no second CPU for pods. The
-	// tool is pinned to the first CPU; with two or more CPUs, the agent is pinned to the last.
+	// cpus is the number of whole, exclusive CPUs of each endpoint, 1 to 64. If unset, the operator chooses 2, or 1 if
+	// a node has no second CPU for pods (status.cpus). The tool is pinned to the first CPU, the agent to the last of
+	// several.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=64
 	CPUs int32 `json:"cpus,omitempty"`
 
-	// memory is the memory of each endpoint, 128Mi to 64Gi; default 512Mi. The tools keep all samples in memory during the
-	// measurement. 512Mi is enough for 10s of any tool; condition Accepted says how much a spec needs.
+	// memory is the memory of each endpoint, 128Mi to 64Gi; default 512Mi, enough for 10s of any tool. The tools keep
+	// all samples in memory; condition Accepted says how much a spec needs.
 	// +optional
 	// +kubebuilder:default="512Mi"
 	// +kubebuilder:validation:XIntOrString
@@ -59,9 +56,8 @@ type Placement struct {
 	Memory resource.Quantity `json:"memory,omitempty"`
 
 	// numaPolicy is what follows if the measuring CPU is not on the NUMA node of the device: Required makes the verdict
-	// Inconclusive, Preferred adds a warning, Ignore does nothing. If unset, it is Required for variants with network type VF or PF
-	// or with alignWith, where the kubelet can align both (topologyManagerPolicy), and Preferred for the others. The policy of client
-	// or server overrides it, and the policy of a variant overrides all others.
+	// Inconclusive, Preferred adds a warning, Ignore does nothing. If unset, it is Required with network type VF or PF
+	// or alignWith, and otherwise Preferred.
 	// +optional
 	NUMAPolicy NUMAPolicy `json:"numaPolicy,omitempty"`
 }
@@ -83,12 +79,11 @@ type EndpointPlacement struct {
 	// +kubebuilder:validation:XValidation:rule="string(self).matches('^[0-9]{1,12}([.][0-9]{1,3})?([kMG]|[KMG]i)?$') && quantity(string(self)).compareTo(quantity('128Mi')) >= 0 && quantity(string(self)).compareTo(quantity('64Gi')) <= 0",message="must be a quantity from 128Mi to 64Gi, such as 512Mi"
 	Memory *resource.Quantity `json:"memory,omitempty"`
 
-	// numaPolicy is what follows if the measuring CPU of this endpoint is not on the NUMA node of its device: Required, Preferred
-	// or Ignore; default placement.numaPolicy.
+	// numaPolicy is the NUMA policy of this endpoint: Required, Preferred or Ignore; default placement.numaPolicy.
 	// +optional
 	NUMAPolicy NUMAPolicy `json:"numaPolicy,omitempty"`
 
-	// tolerations let the pod of this endpoint run on tainted nodes, at most 16, in addition to those of pods.tolerations.
+	// tolerations let this pod run on tainted nodes, at most 16, in addition to those of pods.tolerations.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -137,8 +132,7 @@ type EndpointCPUs struct {
 	Server int32 `json:"server"`
 }
 
-// CPUs returns the number of CPUs of each endpoint: the number in the spec, or the one that the operator chose together
-// with the nodes; 0 while neither is known.
+// CPUs returns the number of CPUs of each endpoint, by the spec or the operator's choice; 0 while it is unknown.
 func (b *LatencyBenchmark) CPUs() EndpointCPUs {
 	chosen := cmp.Or(b.Status.CPUs, &EndpointCPUs{})
 	return EndpointCPUs{
@@ -156,7 +150,6 @@ func (c EndpointCPUs) Of(role string) int32 {
 }
 
 // NodeSelection selects nodes.
-//
 // +kubebuilder:validation:XValidation:rule="[has(self.nodeName), has(self.nodeNames), has(self.nodeSelector)].filter(given, given).size() <= 1",message="give only one of nodeName, nodeNames and nodeSelector"
 type NodeSelection struct {
 	// nodeName is the name of the one node.
@@ -172,8 +165,8 @@ type NodeSelection struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	NodeNames []string `json:"nodeNames,omitempty"`
 
-	// nodeSelector selects nodes by their labels. If nodeName, nodeNames and nodeSelector are all unset, any node is
-	// selected. Of several nodes that have the requested resources, the operator chooses the one that fewest others need.
+	// nodeSelector selects nodes by their labels. If nodeName and nodeNames are unset, too, any node is selected: of
+	// those with the requested resources, the one that fewest others need.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && self.matchLabels.size() > 0 || has(self.matchExpressions) && self.matchExpressions.size() > 0",message="nodeSelector: must have matchLabels or matchExpressions; to select any node, remove nodeSelector"
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && e.values.size() > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || e.values.size() == 0))",message="matchExpressions: operator must be In or NotIn with 1 to 64 values, or Exists or DoesNotExist without values"
@@ -186,8 +179,7 @@ func (s *NodeSelection) Any() bool {
 	return s.NodeName == "" && len(s.NodeNames) == 0 && s.NodeSelector == nil
 }
 
-// Matcher returns a function that reports whether the selection contains a node. If nodeSelector is invalid, the selection
-// contains no node.
+// Matcher returns a function that reports whether the selection contains a node: none, if nodeSelector is invalid.
 func (s *NodeSelection) Matcher() (matches func(*corev1.Node) bool, err error) {
 	switch {
 	case s.NodeName != "":
@@ -204,15 +196,13 @@ func (s *NodeSelection) Matcher() (matches func(*corev1.Node) bool, err error) {
 	return func(n *corev1.Node) bool { return selector.Matches(labels.Set(n.Labels)) }, nil
 }
 
-// PodSettings are additional settings of benchmark pods that a cluster may need. None of them raises the privileges of a pod.
-//
+// PodSettings are additional settings of benchmark pods. None of them raises the privileges of a pod.
 // +kubebuilder:validation:XValidation:rule="!has(self.annotations) || self.annotations.all(k, k in ['irq-load-balancing.crio.io', 'cpu-load-balancing.crio.io', 'cpu-quota.crio.io', 'cpu-c-states.crio.io', 'cpu-freq-governor.crio.io'])",message="annotations: only CRI-O's for low latency are allowed: irq-load-balancing.crio.io, cpu-load-balancing.crio.io, cpu-quota.crio.io, cpu-c-states.crio.io, cpu-freq-governor.crio.io"
 // +kubebuilder:validation:XValidation:rule="!has(self.annotations) || self.annotations.all(k, self.annotations[k].size() <= 64)",message="annotations: a value has at most 64 characters"
 // +kubebuilder:validation:XValidation:rule="!has(self.priorityClassName) || !self.priorityClassName.startsWith('system-')",message="priorityClassName: must not be a class of the system; create your own PriorityClass"
 type PodSettings struct {
-	// annotations are CRI-O's annotations for low latency: irq-load-balancing.crio.io, cpu-load-balancing.crio.io,
-	// cpu-quota.crio.io, cpu-c-states.crio.io and cpu-freq-governor.crio.io. They need a runtimeClassName that allows
-	// them.
+	// annotations are CRI-O's annotations for low latency, such as irq-load-balancing.crio.io. They need a
+	// runtimeClassName that allows them.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=5
 	Annotations map[string]string `json:"annotations,omitempty"`
@@ -229,8 +219,7 @@ type PodSettings struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	PriorityClassName string `json:"priorityClassName,omitempty"`
 
-	// tolerations let the pods run on tainted nodes, at most 16. A toleration of node.kubernetes.io/unschedulable allows
-	// measurements on cordoned nodes.
+	// tolerations let the pods run on tainted nodes, at most 16; on cordoned ones, by node.kubernetes.io/unschedulable.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -249,7 +238,6 @@ type PodSettings struct {
 }
 
 // Hugepages are huge pages of one size.
-//
 // +kubebuilder:validation:XValidation:rule="!string(self.amount).matches('^[0-9]{1,12}([.][0-9]{1,3})?([kMG]|[KMG]i)?$') || quantity(string(self.amount)).isInteger() && quantity(string(self.amount)).asInteger() % quantity(self.size).asInteger() == 0",message="amount must be a multiple of size"
 type Hugepages struct {
 	// size of a page: 2Mi, the size that Onload uses, or 1Gi.

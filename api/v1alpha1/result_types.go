@@ -12,9 +12,8 @@ const (
 	PlacementUnverified PlacementState = "Unverified"
 )
 
-// CellResult is the result of one cell (variant, protocol, message size, rate) over all finished rounds. All latencies
-// are nanoseconds of latencyType. A percentile is absent if fewer than ten samples are beyond it, or if it falls among the lost
-// messages.
+// CellResult is the result of one cell over all finished rounds, with latencies in nanoseconds of latencyType. A
+// percentile is absent if fewer than ten samples are beyond it, or if it falls among the lost messages.
 type CellResult struct {
 	// variant is the name of the variant, default if the spec has no variants.
 	// +kubebuilder:validation:MaxLength=63
@@ -23,12 +22,10 @@ type CellResult struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name    string `json:"name"`
 	Traffic `json:",inline"`
-	// latencyType is RTT, HalfRTT or InToOut, which is the time from the arrival of a request at the server's interface to the
-	// departure of the response. Absent for streams.
+	// latencyType is RTT, HalfRTT or InToOut (at the server's interface, from request to response); absent for streams.
 	// +optional
 	LatencyType ResultLatencyType `json:"latencyType,omitempty"`
-	// countedFrom is the start of latencies at a rate: Intended is the time at which the message was scheduled, so that delays of
-	// the sender are included; Actual is the time at which it was sent.
+	// countedFrom is the start of latencies at a rate: Intended (when the message was scheduled) or Actual (when sent).
 	// +optional
 	// +kubebuilder:validation:Enum=Intended;Actual
 	CountedFrom string `json:"countedFrom,omitempty"`
@@ -36,11 +33,9 @@ type CellResult struct {
 	Rounds int32 `json:"rounds"`
 	// samples is the number of round trips of the result.
 	Samples int64 `json:"samples"`
-	// lost is the number of messages that were not answered, not received in a stream, or outside the range of the histogram.
-	// They are not among the samples.
+	// lost is the number of messages without a sample: not answered or received, or out of the histogram's range.
 	Lost int64 `json:"lost"`
-	// lostFrom is the lowest percentile that is unknown because of lost messages, or of answered messages whose
-	// latency the tool did not record; absent if there is none.
+	// lostFrom is the lowest percentile that is unknown because of lost or unrecorded messages, if there is one.
 	// +optional
 	LostFrom Percentile `json:"lostFrom,omitempty"`
 	// minNanoseconds is the exact smallest sample.
@@ -49,7 +44,7 @@ type CellResult struct {
 	// meanNanoseconds is the mean of all samples.
 	// +optional
 	MeanNanoseconds *int64 `json:"meanNanoseconds,omitempty"`
-	// stddevNanoseconds is the standard deviation of all samples. It is of little use for a skewed distribution.
+	// stddevNanoseconds is the standard deviation of all samples.
 	// +optional
 	StddevNanoseconds *int64 `json:"stddevNanoseconds,omitempty"`
 	// maxNanoseconds is the exact largest sample.
@@ -64,8 +59,8 @@ type CellResult struct {
 	// needsSamples is the total number of samples that the first absent percentile needs; 0 if no percentile is absent.
 	// +optional
 	NeedsSamples int64 `json:"needsSamples,omitempty"`
-	// stepNanoseconds is the resolution of the percentiles of a tool that does not report samples. Each percentile is then the
-	// median of the tool's own percentiles over the rounds. Absent if percentiles are computed from samples.
+	// stepNanoseconds is the resolution of the percentiles of a tool that does not report samples. Each percentile is
+	// then the median of the tool's own percentiles over the rounds.
 	// +optional
 	StepNanoseconds int64 `json:"stepNanoseconds,omitempty"`
 	// spread is the variation of each percentile between the rounds, with two rounds or more.
@@ -74,8 +69,7 @@ type CellResult struct {
 	// +listMapKey=percentile
 	// +kubebuilder:validation:MaxItems=9
 	Spread []Spread `json:"spread,omitempty"`
-	// ratios compare the percentiles p50, p99 and p99.9 with those of the same cell of the first variant, if both are
-	// known. Absent for the first variant itself.
+	// ratios compare p50, p99 and p99.9 with those of the first variant; absent for the first variant itself.
 	// +optional
 	// +listType=map
 	// +listMapKey=percentile
@@ -129,8 +123,7 @@ func nanosecondsOf(all []PercentileResult, name Percentile) *int64 {
 // +kubebuilder:validation:Enum=HalfRTT;RTT;InToOut
 type ResultLatencyType string
 
-// ResultInToOut is the time from the arrival of a request at the server's interface to the departure of the answer,
-// as its agent captured them. The other result latency types are those of the spec.
+// ResultInToOut is the time from the arrival of a request at the server's interface to the departure of the answer.
 const ResultInToOut ResultLatencyType = "InToOut"
 
 // Spread is the variation of a percentile between rounds, in nanoseconds of the result's latencyType.
@@ -147,21 +140,19 @@ type Spread struct {
 	MaxNanoseconds int64 `json:"maxNanoseconds"`
 }
 
-// Ratio is a percentile of a variant as a multiple of the first variant's. The numbers have three decimals, or three
-// digits below 0.1, and more beside 1, so that a bound is on its side of 1; bounds are rounded outwards.
+// Ratio is a percentile of a variant as a multiple of the first variant's. Bounds are rounded outwards.
 type Ratio struct {
 	// percentile that is compared.
 	Percentile Percentile `json:"percentile"`
-	// estimate is the median of the ratios of every round to every round of the first variant (Hodges-Lehmann). Where a
-	// round has too few samples, it is the ratio of the percentiles over all rounds, and has no bounds.
+	// estimate is the median of the ratios of every round to every round of the first variant (Hodges-Lehmann). With
+	// too few samples, it is the ratio of the percentiles over all rounds, without bounds.
 	// +kubebuilder:validation:MaxLength=32
 	Estimate string `json:"estimate"`
-	// lower is the lower bound of the 95 % interval: the true ratio is between both bounds with at least 95 % confidence
-	// (exact Mann-Whitney). Absent when there is none, as with fewer than four rounds on each side.
+	// lower is the lower bound of the 95 % interval (exact Mann-Whitney); absent with fewer than four rounds a side.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Lower string `json:"lower,omitempty"`
-	// upper is the upper bound of the 95 % interval. Absent when there is none.
+	// upper is the upper bound of the 95 % interval; absent when there is none.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Upper string `json:"upper,omitempty"`
@@ -240,8 +231,7 @@ type Endpoint struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	ToolVersion string `json:"toolVersion,omitempty"`
-	// placement is Verified if every request of the spec about placement, device and acceleration was proved at this endpoint,
-	// otherwise Unverified.
+	// placement is Verified if every request about placement, device and acceleration was proved at this endpoint.
 	Placement PlacementState `json:"placement"`
 	// proof are the checks, each with the expected and the found value.
 	// +optional

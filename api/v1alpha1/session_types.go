@@ -2,19 +2,18 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// MaxSeries is the number of compared values that a session keeps. Further ones are compared with the last accepted result only,
-// so that a Pass is provisional.
+// MaxSeries is the number of compared values of a session. Others are compared with the last accepted result only.
 const MaxSeries = 32
 
 // ComparedValue is a value that sessions compare: a metric of a cell of a variant.
 type ComparedValue struct {
-	// variant of the cell.
+	// variant is the variant of the cell.
 	// +kubebuilder:validation:MaxLength=63
 	Variant string `json:"variant"`
 	// cell is the name of the cell, such as udp-64.
 	// +kubebuilder:validation:MaxLength=63
 	Cell string `json:"cell"`
-	// metric of its rounds.
+	// metric is the metric of the rounds.
 	Metric Metric `json:"metric"`
 }
 
@@ -80,7 +79,7 @@ type SessionReference struct {
 	Provisional string `json:"provisional,omitempty"`
 }
 
-// ReferenceSession contains the first rounds of an accepted measurement of one boot: at most 12 of the first, and 6 of later ones.
+// ReferenceSession contains rounds of an accepted measurement of one boot: 12 of the first, and 6 of later ones.
 type ReferenceSession struct {
 	// benchmark is the name of the LatencyBenchmark that measured it.
 	// +kubebuilder:validation:MaxLength=253
@@ -115,13 +114,11 @@ type MeasuredSession struct {
 	// peer is the node at the other end.
 	// +kubebuilder:validation:MaxLength=253
 	Peer string `json:"peer"`
-	// identity is the identity of the node without BootID. A value of more than 128 bytes ends in its
-	// digest.
+	// identity is the identity of the node without BootID. A value of more than 128 bytes ends in its digest.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Identity map[string]string `json:"identity,omitempty"`
-	// accepted says whether its result was accepted. A later session with the same peer shows what has
-	// changed since the last one that was.
+	// accepted says whether its result was accepted.
 	// +optional
 	Accepted bool `json:"accepted,omitempty"`
 	// levels of the session, by value.

@@ -29,15 +29,14 @@ type LabelValue string
 
 // TemplateMetadata is the metadata that a template can give.
 type TemplateMetadata struct {
-	// labels of the benchmarks, at most 16. Keys of tailgate.dev and app.kubernetes.io/managed-by are the operator's own,
-	// except tailgate.dev/series.
+	// labels are the labels of the benchmarks, at most 16.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=16
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() <= 317)",message="a key has at most 317 characters"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k == 'tailgate.dev/series' || !k.startsWith('tailgate.dev/') && k != 'app.kubernetes.io/managed-by')",message="keys of tailgate.dev and app.kubernetes.io/managed-by are the operator's own, except tailgate.dev/series"
 	Labels map[string]LabelValue `json:"labels,omitempty"`
 
-	// annotations of the benchmarks, at most 16. Keys of tailgate.dev are the operator's own.
+	// annotations are the annotations of the benchmarks, at most 16.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=16
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('tailgate.dev/'))",message="keys of tailgate.dev are the operator's own"
@@ -45,7 +44,7 @@ type TemplateMetadata struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// ObjectMeta returns the metadata of a benchmark that is made from the template: own, with the labels and annotations of the template.
+// ObjectMeta returns own with the labels and annotations of the template.
 func (t TemplateMetadata) ObjectMeta(own metav1.ObjectMeta) metav1.ObjectMeta {
 	labels := map[string]string{}
 	for key, value := range t.Labels {

@@ -7,25 +7,20 @@ import (
 )
 
 // Traffic is what a cell sends. Two cells with the same Traffic, which == compares, measure the same.
-// The test in test/traffic changes each field, and names what does not tell the two apart.
 type Traffic struct {
 	// protocol is TCP, UDP or Multicast.
 	Protocol Protocol `json:"protocol"`
 	// messageSize is the payload of each message, in bytes.
 	MessageSize int32 `json:"messageSize"`
-	// ratePerSecond is the number of messages that are sent each second, whether or not they are
-	// answered (open loop). Absent for ping-pong, in which the next message follows the answer to the
-	// last (closed loop), and for streams.
+	// ratePerSecond is the number of messages that are sent each second (open loop); absent for ping-pong and streams.
 	// +optional
 	RatePerSecond int32 `json:"ratePerSecond,omitempty"`
-	// stream is true for a cell that measures bandwidth: messages go one way, as fast as possible, and
-	// are not answered.
+	// stream is true for a cell that measures bandwidth: messages go one way, as fast as possible.
 	// +optional
 	Stream bool `json:"stream,omitempty"`
 }
 
-// CellName returns the name of the cell with this traffic, such as tcp-64, udp-64-at-23000 or
-// tcp-stream-65536.
+// CellName returns the name of the cell with this traffic, such as tcp-64, udp-64-at-23000 or tcp-stream-65536.
 func (t Traffic) CellName() string {
 	name := strings.ToLower(string(t.Protocol))
 	if t.Stream {

@@ -3,7 +3,9 @@ package docs
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"unicode"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -66,5 +68,51 @@ func TestForeignSchemas(t *testing.T) {
 				t.Error("the samples and the pages have no such object")
 			}
 		})
+	}
+}
+
+// TestDescriptions: each description in the CRDs of the project is short, and begins with the name of its field or type.
+func TestDescriptions(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(root, "config/crd/bases/*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no CRDs (%v)", err)
+	}
+	for _, file := range files {
+		definition := &apiextensionsv1.CustomResourceDefinition{}
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := yaml.UnmarshalStrict(content, definition); err != nil {
+			t.Fatal(err)
+		}
+		kind, schema := definition.Spec.Names.Kind, *definition.Spec.Versions[0].Schema.OpenAPIV3Schema
+		delete(schema.Properties, "metadata") // has no description in a CRD
+		checkDescriptions(t, kind, kind, schema)
+	}
+}
+
+// checkDescriptions checks the description of a schema, the one of the field or kind of a name, and those of its fields.
+func checkDescriptions(t *testing.T, path, name string, schema apiextensionsv1.JSONSchemaProps) {
+	t.Helper()
+	words := strings.Fields(schema.Description)
+	switch {
+	case len(words) == 0:
+		t.Errorf("%s has no description", path)
+	case !strings.EqualFold(words[0], name): // the fields of Kubernetes begin with a capital letter
+		t.Errorf("%s: the description does not begin with %q: %s", path, name, schema.Description)
+	case len(words) > 60:
+		t.Errorf("%s: the description has %d words; it may have 60: %s", path, len(words), schema.Description)
+	}
+	for field, s := range schema.Properties {
+		checkDescriptions(t, path+"."+field, field, s)
+	}
+	if schema.Items != nil && schema.Items.Schema.Type == "object" {
+		item := *schema.Items.Schema
+		typeName, _, _ := strings.Cut(item.Description, " ")
+		if typeName != "" && !unicode.IsUpper(rune(typeName[0])) { // the name of its Go type, which the schema does not contain
+			typeName = "the name of the type"
+		}
+		checkDescriptions(t, path+"[]", typeName, item)
 	}
 }
