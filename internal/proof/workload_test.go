@@ -110,7 +110,9 @@ func TestWorkload(t *testing.T) {
 		"CPUs of two NUMA nodes, and a VF": {func(_ *WorkloadPod, w *result.Workload) {
 			every(w, func(e *result.Evidence) { e.AllowedNUMANodes = "0-1" })
 		}, "NUMALocal", v1alpha1.ProofFailed},
-		"CPUs of unknown NUMA nodes":   {func(_ *WorkloadPod, w *result.Workload) { every(w, func(e *result.Evidence) { e.AllowedNUMANodes = "" }) }, "NUMALocal", v1alpha1.ProofUnknown},
+		"CPUs of unknown NUMA nodes": {func(_ *WorkloadPod, w *result.Workload) {
+			every(w, func(e *result.Evidence) { e.AllowedNUMANodes = "" })
+		}, "NUMALocal", v1alpha1.ProofUnknown},
 		"a VF of another NUMA node":    {func(_ *WorkloadPod, w *result.Workload) { net1(w).DeviceNUMANode = 0 }, "NUMALocal", v1alpha1.ProofFailed},
 		"a VF of an unknown NUMA node": {func(_ *WorkloadPod, w *result.Workload) { net1(w).DeviceNUMANode = -1 }, "NUMALocal", v1alpha1.ProofUnknown},
 		"memory elsewhere":             {func(_ *WorkloadPod, w *result.Workload) { w.Memory["0"] = 4096 }, "MemoryLocal", v1alpha1.ProofFailed},
