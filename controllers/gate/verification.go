@@ -225,11 +225,16 @@ func (r *Verifications) observePeers(ctx context.Context, w *world) error {
 			return fmt.Errorf("listing peers: %w", err)
 		}
 	}
+	ready := map[string]bool{}
+	for i := range nodes.Items {
+		ready[nodes.Items[i].Name] = identity.NotReady(identity.Subject{Node: &nodes.Items[i]}) == ""
+	}
 	for i := range verifications.Items {
 		v := &verifications.Items[i]
 		if v.Spec.GateName == w.gate.Name && v.Spec.NodeName != w.node.Name {
 			w.others = append(w.others, sessions.OfNode(v))
-			if identity.SameMachine(v.Status.SystemUUID, w.node.Status.NodeInfo.SystemUUID) {
+			// Two Nodes that are ready at once are two machines, whatever their firmware says.
+			if !ready[v.Spec.NodeName] && identity.SameMachine(v.Status.SystemUUID, w.node.Status.NodeInfo.SystemUUID) {
 				w.formers = append(w.formers, v)
 			}
 		}

@@ -74,6 +74,17 @@ var _ = Describe("A gate", func() {
 		eventually(func() string { return w.Says(ctx, w.B) }).Should(HaveSuffix(heldBack))
 	})
 
+	It("takes two nodes that are ready at once for two machines, although they report one system UUID", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		for _, name := range []string{w.A, w.B} {
+			w.ChangeNodeStatus(ctx, name, func(n *corev1.Node) { n.Status.NodeInfo.SystemUUID = "a7a0c5a5-8a5c-4cf5-9d3e-2f6d1d4f0b11" })
+		}
+		w.Start()
+		w.Gate(ctx, MakeGate(w.Namespace))
+		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.B, isVerified)
+	})
+
 	It("fails a node whose second peer disappears before it could show which of them is slow", func(ctx SpecContext) {
 		w := NewGateWorld(ctx, "c")
 		other := w.Namespace + "-c"
