@@ -36,7 +36,7 @@ func (g *Graces) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 // SetupWithManager registers the controller.
 func (g *Graces) SetupWithManager(mgr ctrl.Manager) error {
 	g.Client = Logged(g.Client)
-	lingers := predicate.NewPredicateFuncs(func(o client.Object) bool { return Lingers(o) })
+	lingers := predicate.NewPredicateFuncs(Lingers)
 	return ctrl.NewControllerManagedBy(mgr).Named("graces").For(&corev1.Pod{}, builder.WithPredicates(lingers)).Complete(g)
 }
 

@@ -53,7 +53,7 @@ func (p *Protection) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection: every manager exports the answer.
+// NeedLeaderElection returns false: every manager exports the answer.
 func (p *Protection) NeedLeaderElection() bool { return false }
 
 // Problem returns what is missing; empty: nothing, and also if p is nil.

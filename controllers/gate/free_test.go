@@ -2,6 +2,7 @@ package gate
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -81,12 +82,16 @@ func TestFirstResultNeedsALimit(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			compares := v1alpha1.Rule{Metric: v1alpha1.MetricP99, MaxIncrease: v1alpha1.Limit{Text: "10%"}}
-			w := makeWorld(noReference, func(w *world) { w.gate.Spec.Template.Spec.Criteria.Rules = append(c.rules, compares) }, measured(metav1.ConditionTrue, v1alpha1.ReasonPass))
+			w := makeWorld(noReference, func(w *world) {
+				w.gate.Spec.Template.Spec.Criteria.Rules = slices.Concat(c.rules, []v1alpha1.Rule{compares})
+			}, measured(metav1.ConditionTrue, v1alpha1.ReasonPass))
 			s := decide(w)
 			if s.event != c.want || c.want == eventUndecided && (s.reason != v1alpha1.ReasonNothingToCompare || !strings.Contains(s.message, "kubectl tailgate accept")) {
 				t.Errorf("%s %s: %s", s.event, s.reason, s.message)
 			}
-			w = makeWorld(func(w *world) { w.gate.Spec.Template.Spec.Criteria.Rules = append(c.rules, compares) }, measured(metav1.ConditionTrue, v1alpha1.ReasonPass))
+			w = makeWorld(func(w *world) {
+				w.gate.Spec.Template.Spec.Criteria.Rules = slices.Concat(c.rules, []v1alpha1.Rule{compares})
+			}, measured(metav1.ConditionTrue, v1alpha1.ReasonPass))
 			if s := decide(w); s.event != eventPassed {
 				t.Errorf("later, %s: %s", s.event, s.message)
 			}

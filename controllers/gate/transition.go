@@ -104,7 +104,6 @@ const (
 	fieldChanged       statusField = "changed"
 	fieldAcceptRefused statusField = "acceptRefused"
 	fieldAsFound       statusField = "asFound"
-	fieldIntroduced    statusField = "introduced"
 	fieldFailConfirmed statusField = "failConfirmed"
 	fieldTurn          statusField = "turn"
 	fieldTurnRequest   statusField = "turnRequestTime"
@@ -251,7 +250,7 @@ var (
 		return nil
 	}}
 	// begin begins a verification of the node as it is now.
-	begin = effect{[]statusField{fieldAsFound, fieldIntroduced, "markSetbacks", "nodeUID", "gateUID", "systemUUID", "identity", "absent"}, func(c *change) error {
+	begin = effect{[]statusField{fieldAsFound, "introduced", "markSetbacks", "nodeUID", "gateUID", "systemUUID", "identity", "absent"}, func(c *change) error {
 		w, status := c.world, c.status
 		status.AsFound = status.AsFound || c.reason == v1alpha1.ReasonNewNode && turns.FoundBy(w.gate, w.node) ||
 			c.event == eventReplaced && w.gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone

@@ -163,7 +163,6 @@ func TestChangedOnTheWay(t *testing.T) {
 	} {
 		client, near := pair(t)
 		far, server := pair(t)
-		change := change
 		greeted, attack := make(chan *link, 1), make(chan struct{})
 		go func() { _, _ = io.Copy(near, far) }()
 		go func() {

@@ -369,7 +369,7 @@ func (w workload) hugePages() finding {
 		}
 		asked = append(asked, amount+" of "+size)
 		key := strings.NewReplacer("Mi", "MB", "Gi", "GB").Replace(size)
-		n, told := w.Workload.HugePages[key]
+		n, told := w.HugePages[key]
 		missing = missing || told && n == 0
 		if told {
 			used = append(used, fmt.Sprintf("%d KiB of %s", n>>10, size))
@@ -573,12 +573,12 @@ func ParseRequirements(list string, pod *WorkloadPod) ([]Requirement, error) {
 		case name == v1alpha1.ProofMTU:
 			n, err := strconv.ParseInt(value, 10, 32)
 			if err != nil || n < 1 {
-				return nil, errors.New("MTU needs a number of bytes, such as MTU=9000")
+				return nil, errors.New("check MTU needs a number of bytes, such as MTU=9000")
 			}
 			pod.MTU = int32(n)
 		case name == v1alpha1.ProofFunction:
 			if value != "VF" && value != "PF" {
-				return nil, errors.New("Function needs VF or PF, such as Function=VF")
+				return nil, errors.New("check Function needs VF or PF, such as Function=VF")
 			}
 			pod.Function = value
 		case !slices.Contains(known, name):

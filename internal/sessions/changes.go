@@ -229,8 +229,8 @@ func Fleet(nodes []Node, tolerances Tolerances) []v1alpha1.FleetChange {
 			others = append(others, c)
 		}
 	}
-	all := append(stand, others...)
-	return all[:min(len(all), v1alpha1.MaxChanges)]
+	stand = append(stand, others...)
+	return stand[:min(len(stand), v1alpha1.MaxChanges)]
 }
 
 // groupsOf returns the groups of nodes of each wave, the earliest first: all nodes, those of each kind, and those that had the same

@@ -41,13 +41,13 @@ func Cases() []Case {
 func (c Case) Check(answer error, words string) error {
 	if answer == nil || len(c.Refusal) == 0 {
 		if answer != nil || len(c.Refusal) > 0 {
-			return fmt.Errorf("%s: the answer is %v; want %q", c.Name, answer, c.Refusal)
+			return fmt.Errorf("%s: the answer is %w; want %q", c.Name, answer, c.Refusal)
 		}
 		return nil
 	}
 	for _, part := range append(c.Refusal, words) {
 		if !strings.Contains(answer.Error(), part) {
-			return fmt.Errorf("%s: the answer %q lacks %q", c.Name, answer, part)
+			return fmt.Errorf("%s: the answer lacks %q: %w", c.Name, part, answer)
 		}
 	}
 	return nil

@@ -15,11 +15,10 @@ const patience = 3 * time.Minute
 
 // assertion is an assertion about what happens in the world. It is looked at after each thing that happens.
 type assertion struct {
-	actual      any
-	args        []any
-	limit       time.Duration
-	constantly  bool
-	description string
+	actual     any
+	args       []any
+	limit      time.Duration
+	constantly bool
 }
 
 // eventually lets things happen in the world until an assertion holds.

@@ -270,19 +270,6 @@ func marksOf(n *corev1.Node) marks {
 	return m
 }
 
-// letInAll returns the number of the gate's nodes whose condition and label let them in.
-func (w *World) letInAll(ctx context.Context) (n int) {
-	GinkgoHelper()
-	nodes := &corev1.NodeList{}
-	Expect(k8s.List(ctx, nodes, client.MatchingLabels{gateLabel: w.Namespace})).To(Succeed())
-	for i := range nodes.Items {
-		if m := marksOf(&nodes.Items[i]); m.condition == "True" && m.label == "true" {
-			n++
-		}
-	}
-	return n
-}
-
 // LetIn watches every version of a Node, and of its hold pods, from now on. found returns the changes by which a version lets the
 // node in (by its condition, label or taint, or because a hold pod reports it as verified) and the version before did not. A Node
 // that is deleted and created again is another Node.

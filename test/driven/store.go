@@ -218,7 +218,7 @@ func give(from *stored, kind schema.GroupVersionKind, into client.Object) error 
 	case *unstructured.Unstructured:
 		into.Object = runtime.DeepCopyJSON(from.raw)
 	case *metav1.PartialObjectMetadata:
-		into.TypeMeta.SetGroupVersionKind(kind)
+		into.SetGroupVersionKind(kind)
 		return runtime.DefaultUnstructuredConverter.FromUnstructured(map[string]any{"metadata": runtime.DeepCopyJSON(from.raw)["metadata"]}, into)
 	default:
 		copied := reflect.ValueOf(from.copy())

@@ -243,13 +243,6 @@ func (v *versions) see(b *v1alpha1.LatencyBenchmark) {
 	}
 }
 
-// of returns the number of versions of a benchmark that were seen.
-func (v *versions) of(benchmark string) int {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.number[benchmark]
-}
-
 // expect checks the sequence of the verdicts of x, and that no two benchmarks ever occupied the same node.
 func (v *versions) expect(verdict string, cell faults.Cell) {
 	GinkgoHelper()

@@ -13,7 +13,6 @@ import (
 	. "github.com/onsi/gomega"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -445,20 +444,6 @@ func (w *World) Pass(ctx context.Context, node string, by time.Duration) {
 	w.ChangeNode(ctx, node, func(n *corev1.Node) {
 		metav1.SetMetaDataLabel(&n.ObjectMeta, "test.tailgate.dev/woken", fmt.Sprint(time.Now().UnixNano()))
 	})
-}
-
-// refusals returns the events about refused acceptances of a verification.
-func (w *World) refusals(ctx context.Context, node string) []string {
-	GinkgoHelper()
-	list := &eventsv1.EventList{}
-	Expect(k8s.List(ctx, list)).To(Succeed())
-	var all []string
-	for _, e := range list.Items {
-		if e.Reason == v1alpha1.ReasonAcceptRefused && e.Regarding.Name == v1alpha1.VerificationName(w.Namespace, node) {
-			all = append(all, e.Note)
-		}
-	}
-	return all
 }
 
 // collectGarbage deletes the pods of a deleted benchmark, as the garbage collector does, which does not run here: a pod may be

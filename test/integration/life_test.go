@@ -2,25 +2,16 @@ package integration
 
 import (
 	"context"
-	"fmt"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
-
-// suspend sets spec.suspend.
-func suspend(ctx context.Context, b client.Object, value bool) {
-	GinkgoHelper()
-	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"suspend":%t}}`, value))
-	Expect(k8s.Patch(ctx, b.DeepCopyObject().(client.Object), patch)).To(Succeed())
-}
 
 // isGone returns a function that reports whether a benchmark does not exist.
 func isGone(ctx context.Context, b client.Object) func() bool {

@@ -73,18 +73,6 @@ func child(ctx context.Context, b *v1alpha1.LatencyMatrix, number int32) *v1alph
 	return c
 }
 
-// remove deletes a benchmark and the objects that it owns, as the garbage collector does.
-func remove(ctx context.Context, b *v1alpha1.LatencyBenchmark) {
-	GinkgoHelper()
-	Expect(k8s.Delete(ctx, b)).To(Succeed())
-	for _, cm := range configMaps(ctx, b) {
-		Expect(k8s.Delete(ctx, &cm)).To(Succeed())
-	}
-	for _, pod := range podsLeft(ctx, b) {
-		Expect(client.IgnoreNotFound(k8s.Delete(ctx, &pod, client.GracePeriodSeconds(0)))).To(Succeed())
-	}
-}
-
 // toldOf returns the events about a benchmark, as "type reason: note".
 func toldOf(ctx context.Context, b client.Object) ([]string, error) {
 	list := &eventsv1.EventList{}
@@ -286,11 +274,3 @@ var _ = Describe("The API of a matrix", func() {
 		}
 	})
 })
-
-func values(all map[string]v1alpha1.LatencyBenchmark) []v1alpha1.LatencyBenchmark {
-	var list []v1alpha1.LatencyBenchmark
-	for _, b := range all {
-		list = append(list, b)
-	}
-	return list
-}

@@ -3,26 +3,12 @@ package integration
 import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
 // A manager dies at a write, which it does not perform.
-
-// creates returns a death at the creation of the pod of a role.
-func creates(role string) death {
-	return func(verb string, object client.Object) bool {
-		pod, ok := object.(*corev1.Pod)
-		return ok && verb == "create" && pod.Labels[v1alpha1.LabelRole] == role
-	}
-}
-
-func stores(verb string, object client.Object) bool {
-	_, ok := object.(*corev1.ConfigMap)
-	return ok && verb == "create"
-}
 
 // notes returns a death at a status write after which a condition holds.
 func notes(what func(v1alpha1.LatencyBenchmarkStatus) bool) death {

@@ -8,7 +8,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -82,21 +81,6 @@ func storedRuns(ctx context.Context, b *v1alpha1.LatencyBenchmark) []result.Stor
 	}
 	return runs
 }
-
-// remade returns a copy of a ConfigMap, with changes, that can be created in its place.
-func remade(cm corev1.ConfigMap, changes ...func(*corev1.ConfigMap)) *corev1.ConfigMap {
-	made := cm.DeepCopy()
-	made.ObjectMeta = metav1.ObjectMeta{
-		Name: cm.Name, Namespace: cm.Namespace, Labels: made.Labels, Annotations: made.Annotations, OwnerReferences: made.OwnerReferences,
-	}
-	for _, change := range changes {
-		change(made)
-	}
-	return made
-}
-
-// flipBit changes one bit of the client's result.
-func flipBit(cm *corev1.ConfigMap) { cm.BinaryData[result.KeyClient][20] ^= 1 }
 
 // configMaps lists the benchmark's ConfigMaps.
 func configMaps(ctx context.Context, b *v1alpha1.LatencyBenchmark) []corev1.ConfigMap {

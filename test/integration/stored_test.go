@@ -1,11 +1,6 @@
 package integration
 
 import (
-	"bytes"
-	"compress/gzip"
-	"encoding/json"
-	"io"
-
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -13,27 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/result"
 )
-
-// plain returns the uncompressed content of a stored document.
-func plain(compressed []byte) []byte {
-	GinkgoHelper()
-	z, err := gzip.NewReader(bytes.NewReader(compressed))
-	Expect(err).NotTo(HaveOccurred())
-	content, err := io.ReadAll(z)
-	Expect(err).NotTo(HaveOccurred())
-	return content
-}
-
-// ofRun returns a stored document with the name of another run.
-func ofRun(compressed []byte, run string) []byte {
-	GinkgoHelper()
-	var d result.Document
-	Expect(json.Unmarshal(plain(compressed), &d)).To(Succeed())
-	d.Run = run
-	return framed(d).Compressed
-}
 
 var _ = Describe("A ConfigMap", func() {
 	var w *World

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -130,13 +129,3 @@ var _ = Describe("A verdict", func() {
 		Eventually(passedEvents).WithArguments(ctx, w.Namespace).Should(ConsistOf("Normal Pass", "Warning Fail", "Normal Pass"))
 	})
 })
-
-// framed returns a document in the form in which its agent sends it.
-func framed(d result.Document) result.Framed {
-	GinkgoHelper()
-	var sent bytes.Buffer
-	Expect(result.WriteFrame(&sent, d)).To(Succeed())
-	f, err := result.ReadFrame(&sent)
-	Expect(err).NotTo(HaveOccurred())
-	return f
-}

@@ -206,12 +206,12 @@ func TestBuildNeedsNoGit(t *testing.T) {
 		git     string
 		stamped bool
 	}{
-		"an own checkout":                             {"#!/bin/sh\nexit 0\n", true},
-		"another user's checkout":                     {"#!/bin/sh\necho fatal: detected dubious ownership in repository >&2\nexit 128\n", false},
-		"no git":                                      {"", false},
-		"git status cannot be read":                   {"#!/bin/sh\n[ $1 != status ]\n", false},
-		"an archive in another repository":            {"#!/bin/sh\n[ $1 != ls-files ]\n", false},
-		"an archive that another repository commited": {"#!/bin/sh\n[ \"$2\" != --show-prefix ] || echo vendor/tailgate/\n", false},
+		"an own checkout":                              {"#!/bin/sh\nexit 0\n", true},
+		"another user's checkout":                      {"#!/bin/sh\necho fatal: detected dubious ownership in repository >&2\nexit 128\n", false},
+		"no git":                                       {"", false},
+		"git status cannot be read":                    {"#!/bin/sh\n[ $1 != status ]\n", false},
+		"an archive in another repository":             {"#!/bin/sh\n[ $1 != ls-files ]\n", false},
+		"an archive that another repository committed": {"#!/bin/sh\n[ \"$2\" != --show-prefix ] || echo vendor/tailgate/\n", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bin := t.TempDir()
