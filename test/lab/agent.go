@@ -180,18 +180,24 @@ func Proof(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result.St
 	return lines
 }
 
-// Undisturbed executes a run, and again, at most nine times, if an end of it waited for a CPU of its own, or shared it: emulated CPUs wait
-// for those of a busy host, which says nothing about what is tested. Any other line that is not as it should be is no reason to repeat.
+// Disturbed reports whether a line only notes that an end waited for a CPU of its own, or shared it: emulated CPUs wait for those of
+// the host, which says nothing about what is tested. A quota, or CPUs of others, are Failed.
+func Disturbed(l v1alpha1.ProofLine) bool {
+	return l.State == v1alpha1.ProofNoted && (strings.Contains(l.Found, "the tool waited") || strings.Contains(l.Found, "but other threads ran"))
+}
+
+// Undisturbed executes a run, and again, at most four times, if an end of it was disturbed. Any other line that is not as it should be
+// is no reason to repeat.
 func Undisturbed(t testing.TB, run func() (spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, stored *result.Stored)) {
 	t.Helper()
-	for range 10 {
+	for range 5 {
 		spec, v, stored := run()
 		if stored == nil {
 			return
 		}
 		disturbed := false
 		for name, l := range Proof(spec, v, *stored) {
-			if l.State != v1alpha1.ProofProved && (strings.Contains(l.Found, "the tool waited") || strings.Contains(l.Found, "but other threads ran")) {
+			if Disturbed(l) {
 				t.Logf("%s: %s", name, l.Found)
 				disturbed = true
 			}
