@@ -173,6 +173,9 @@ func refusal(all ...error) string {
 // members creates the missing verifications. It continues after an error, and returns the first one, and when to continue.
 func (r *Gates) members(ctx context.Context, s *snapshot) (time.Duration, error) {
 	var first error
+	if fresh := len(s.Verifications)+len(s.Retained)+len(s.Leaving) == 0; fresh && s.unsettled != nil && s.unsettled.Reason != v1alpha1.ReasonCannotSettle {
+		return 0, nil // The marks themselves would do harm.
+	}
 	for i, node := range s.Missing {
 		if i == maxCreated {
 			return time.Millisecond, first

@@ -32,7 +32,6 @@ func (r *Gates) observeSettling(ctx context.Context, s *snapshot) (time.Duration
 		}
 		if reason, message := preflight.Unsettled(s.Gate, nodes, all); reason != "" {
 			s.cannotSettle(reason, message)
-			s.Settle(message)
 			return suppliersFor, nil
 		}
 	}
