@@ -116,7 +116,7 @@ func TestWhatChangedStaysChanged(t *testing.T) {
 		"it is as found, and failed":                                 {all(older, asFound(true), status(func(s *v1alpha1.LatencyVerificationStatus) { s.State = v1alpha1.VerificationFailed })), false},
 		"it joined: a new one holds it":                              {all(asFound(false), status(func(s *v1alpha1.LatencyVerificationStatus) { s.State = v1alpha1.VerificationFailed })), false},
 		"it joined, but a new one in mode Observe would be as found": {all(asFound(false), func(w *world) { w.gate.Spec.Enforcement.Mode = v1alpha1.EnforcementNone }, status(func(s *v1alpha1.LatencyVerificationStatus) { s.State = v1alpha1.VerificationFailed })), true},
-		"its devices may be made anew":                               {all(older, noDevices), true},
+		"its devices may be recreated":                               {all(older, noDevices), true},
 		"it failed, with accepted results":                           {status(func(s *v1alpha1.LatencyVerificationStatus) { s.State = v1alpha1.VerificationFailed }), true},
 	} {
 		w := makeWorld(c.change, func(w *world) { w.verification.DeletionTimestamp = at(0) })

@@ -69,7 +69,7 @@ func TestTransitions(t *testing.T) {
 			before.Status.AsFound, before.Status.GateUID, before.Status.Evidence = true, "uid-earlier", []v1alpha1.ProofLine{{Check: v1alpha1.ProofDriver}}
 			w.verification = before
 			s := step{
-				event: tr.event, chosen: true, reason: "Because", message: "it happened", suspect: "d", changed: []v1alpha1.IdentityChange{{Key: "BootID"}, {Key: "Devices/amd.com/sf_vf", From: "8", To: "8, made anew"}},
+				event: tr.event, chosen: true, reason: "Because", message: "it happened", suspect: "d", changed: []v1alpha1.IdentityChange{{Key: "BootID"}, {Key: "Devices/amd.com/sf_vf", From: "8", To: "8, recreated"}},
 				benchmark: &v1alpha1.VerificationBenchmark{Name: "up-a-5", Peer: "e"}, outcome: v1alpha1.VerdictPass, retained: &v1alpha1.Retention{Reason: v1alpha1.ReasonGateDeleted},
 			}
 			got, err := s.apply(w, before, *before.Status.DeepCopy(), noon)

@@ -19,8 +19,8 @@ const (
 	// Draining or DrainComplete; absent until the operator has looked at the node.
 	AnnotationDesiredState = "sriovnetwork.openshift.io/desired-state"
 	AnnotationCurrentState = "sriovnetwork.openshift.io/current-state"
-	// AnnotationNodeState is the desired state on the Node. The node's daemon sets it to Idle when it has made the VFs
-	// anew and restarted the device plugin.
+	// AnnotationNodeState is the desired state on the Node. The node's daemon sets it to Idle when it has recreated the VFs
+	// and restarted the device plugin.
 	AnnotationNodeState = "sriovnetwork.openshift.io/state"
 	// SriovIdle is the value of all while no operator drains the node.
 	SriovIdle = "Idle"

@@ -171,7 +171,7 @@ func (k Keys) present(s *v1alpha1.LatencyVerificationStatus, node Subject, now t
 		case !reported(key, is) && now.Before(a.EndTime.Time):
 		case renewing && is == was:
 		case a.Renewed && is == was:
-			renewed = append(renewed, v1alpha1.IdentityChange{Key: key, From: was, To: is + anew})
+			renewed = append(renewed, v1alpha1.IdentityChange{Key: key, From: was, To: is + recreated})
 			continue
 		default:
 			continue
@@ -186,17 +186,17 @@ func (k Keys) present(s *v1alpha1.LatencyVerificationStatus, node Subject, now t
 	return c
 }
 
-// anew is what follows the value of devices that were made anew.
-const anew = ", made anew"
+// recreated is what follows the value of devices that were recreated.
+const recreated = ", recreated"
 
-// Renewed reports whether a change is that of devices that were made anew.
-func Renewed(c v1alpha1.IdentityChange) bool { return c.To == c.From+anew }
+// Renewed reports whether a change is that of devices that were recreated.
+func Renewed(c v1alpha1.IdentityChange) bool { return c.To == c.From+recreated }
 
-// Outdate makes a measured identity another one than that of the same node with devices that were made anew.
+// Outdate makes a measured identity another one than that of the same node with devices that were recreated.
 func Outdate(measured map[string]string, all []v1alpha1.IdentityChange) {
 	for _, c := range all {
 		if _, ok := measured[c.Key]; ok && Renewed(c) {
-			measured[c.Key] = "before" + anew
+			measured[c.Key] = "before" + recreated
 		}
 	}
 }

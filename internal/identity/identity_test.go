@@ -155,7 +155,7 @@ func TestPresent(t *testing.T) {
 	}
 }
 
-// The daemon of sriov-network-operator sets the annotation of the Node before the drain, and to Idle when it has made the VFs anew and
+// The daemon of sriov-network-operator sets the annotation of the Node before the drain, and to Idle when it has recreated the VFs and
 // restarted the device plugin (handleDrain and apply of its daemon.go). A restart of the device plugin alone sets nothing.
 func TestRenewedDevices(t *testing.T) {
 	const key, drain = "Devices/amd.com/vf", "Drain_Required"
@@ -164,9 +164,9 @@ func TestRenewedDevices(t *testing.T) {
 		looks []look
 		want  string
 	}{
-		"made anew":                       {[]look{{drain, "8"}, {drain, "0"}, {drain, "8"}, {"Idle", "8"}}, `Devices/amd.com/vf was "8" and is "8, made anew"`},
-		"made anew, seen only at its end": {[]look{{drain, "8"}, {"Idle", "8"}}, `Devices/amd.com/vf was "8" and is "8, made anew"`},
-		"made anew, Idle before they are": {[]look{{drain, "8"}, {"Idle", "0"}, {"Idle", "8"}}, `Devices/amd.com/vf was "8" and is "8, made anew"`},
+		"recreated":                       {[]look{{drain, "8"}, {drain, "0"}, {drain, "8"}, {"Idle", "8"}}, `Devices/amd.com/vf was "8" and is "8, recreated"`},
+		"recreated, seen only at its end": {[]look{{drain, "8"}, {"Idle", "8"}}, `Devices/amd.com/vf was "8" and is "8, recreated"`},
+		"recreated, Idle before they are": {[]look{{drain, "8"}, {"Idle", "0"}, {"Idle", "8"}}, `Devices/amd.com/vf was "8" and is "8, recreated"`},
 		"another number":                  {[]look{{drain, "8"}, {drain, "0"}, {"Idle", "4"}}, `Devices/amd.com/vf was "8" and is "4"`},
 		"still waiting for its drain":     {[]look{{drain, "8"}, {drain, "8"}}, ""},
 		"a restart of the device plugin":  {[]look{{"Idle", "8"}, {"Idle", "0"}, {"Idle", "8"}}, ""},

@@ -261,7 +261,7 @@ func (s *Snapshot) unfit(v *v1alpha1.LatencyVerification) obstacle {
 	case is.Stale != "":
 		return obstacle{message: "the node has just changed", brief: true}
 	case len(is.Absent) > 0 && is.Absent[0].Renewed:
-		return obstacle{message: fmt.Sprintf("the SR-IOV network operator makes %s anew", is.Absent[0].Key)}
+		return obstacle{message: fmt.Sprintf("the SR-IOV network operator recreates %s", is.Absent[0].Key)}
 	case len(is.Absent) > 0:
 		return obstacle{message: fmt.Sprintf("the node does not report %s now; until %s, the last value is kept",
 			is.Absent[0].Key, is.Absent[0].EndTime.UTC().Format(time.TimeOnly))}

@@ -122,7 +122,7 @@ func measured(v *v1alpha1.LatencyVerification) bool {
 
 // Settle notes whether the gate can measure none of the nodes that it found, and why: never, as
 // Foresee says. If it can by itself later, because a node joined, it still does not hold them back
-// before they are measured. An edit of the gate begins anew.
+// before they are measured. An edit of the gate begins again.
 func (s *Snapshot) Settle(never string) {
 	status := &s.Gate.Status
 	if s.Introducing() {

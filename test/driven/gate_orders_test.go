@@ -139,7 +139,7 @@ var _ = Describe("A gate, whatever the order of events,", func() {
 		w.AskAccept(ctx, w.A, w.Benchmark(w.A, number).Name)
 		w.Expect(ctx, w.A, "Verified AcceptedByHand: True true -")
 	}
-	DescribeTable("notices that devices are made anew", func(ctx SpecContext, meanwhile, later func(SpecContext, *World)) {
+	DescribeTable("notices that devices are recreated", func(ctx SpecContext, meanwhile, later func(SpecContext, *World)) {
 		w := NewGateWorld(ctx)
 		installMultus()
 		createNetwork(ctx, w.Namespace, "sf-vf", vf)
