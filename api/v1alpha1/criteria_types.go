@@ -24,14 +24,12 @@ type Criteria struct {
 	Rules []Rule `json:"rules"`
 
 	// baseline is what maxIncrease and maxDecrease compare with.
-	// +optional
 	Baseline *Baseline `json:"baseline,omitempty"`
 
 	// ignoreDifferences are keys of the evidence that may differ from the baseline, at most 32: kernel.release, for
 	// example, or kernelUpgrade for all that another kernel of a distribution changes by itself. One * matches any
 	// text, as in cell.*.duration; nic.firmware-variant, nic.function, numa.relation and cell.CELL.accelerated.END must
 	// be written in full. Any other difference makes the comparison Inconclusive.
-	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
@@ -222,7 +220,6 @@ type Rule struct {
 	MaxDecrease Limit `json:"maxDecrease,omitzero"`
 
 	// variants selects cells of these variants; absent: all.
-	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
@@ -232,14 +229,12 @@ type Rule struct {
 	Variants []string `json:"variants,omitempty"`
 
 	// protocols selects cells of these protocols; absent: all.
-	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=3
 	Protocols []Protocol `json:"protocols,omitempty"`
 
 	// messageSizes selects cells of these payload sizes, in bytes; absent: all.
-	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
@@ -248,7 +243,6 @@ type Rule struct {
 	MessageSizes []int32 `json:"messageSizes,omitempty"`
 
 	// ratesPerSecond selects cells whose messages are sent at these rates; absent: all, including ping-pong.
-	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
@@ -257,7 +251,6 @@ type Rule struct {
 	RatesPerSecond []int32 `json:"ratesPerSecond,omitempty"`
 
 	// cells selects cells by the names that the results show, such as tcp-64 or udp-64-at-23000; absent: all.
-	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
@@ -307,31 +300,26 @@ type Baseline struct {
 	// benchmark is another benchmark of the namespace, whose cells are compared with those of the same variant. Until
 	// it is complete, the verdict is Inconclusive.
 	// +unionMember
-	// +optional
 	Benchmark *BenchmarkReference `json:"benchmark,omitempty"`
 
 	// variant is another variant of the same benchmark. Rules with maxIncrease or maxDecrease do not select its cells.
 	// The evidence may differ where the specs of the two variants differ.
 	// +unionMember
-	// +optional
 	Variant *ObjectName `json:"variant,omitempty"`
 
 	// gate is the LatencyGate whose accepted result at the first verdict is the baseline. Its spec.namespace must be
 	// that of the benchmark. It must be absent in the template of a LatencyGate, and is required elsewhere.
 	// +unionMember
-	// +optional
 	Gate *ObjectName `json:"gate,omitempty"`
 
 	// matrix is another LatencyMatrix of the namespace, for the template of a LatencyMatrix only. Each pair is compared
 	// with the pair of the same nodes in the same roles.
 	// +unionMember
-	// +optional
 	Matrix *ObjectName `json:"matrix,omitempty"`
 
 	// export is a complete export of a LatencyBenchmark in a ConfigMap of the namespace, of the same tool and
 	// latencyType, with the evidence of all runs. Otherwise, the verdict is Inconclusive.
 	// +unionMember
-	// +optional
 	Export *ExportedBaseline `json:"export,omitempty"`
 }
 
@@ -374,7 +362,6 @@ type ExportedBaseline struct {
 type BenchmarkReference struct {
 	ObjectName `json:",inline"`
 	// uid is its UID: another benchmark of the name does not count. The template of a LatencyGate must set it.
-	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	UID string `json:"uid,omitempty"`
 }
@@ -437,27 +424,22 @@ type Verdict struct {
 	// comparisons is the number of pairs of a rule and a cell. A Fail is decided over all of them together.
 	Comparisons int32 `json:"comparisons"`
 	// looks is how often the data are judged, 1 or 2: after spec.rounds and after spec.maxRounds.
-	// +optional
 	Looks int32 `json:"looks,omitempty"`
 	// wrongOneIn is the inverse of the highest probability of a wrong verdict over all looks: 20 means that a
 	// comparison at its limit passes, or any comparison within its limit fails, with a probability of at most 5 %. It
 	// is absent if rounds depend on each other, or if a rule compares with another benchmark.
-	// +optional
 	WrongOneIn int64 `json:"wrongOneIn,omitempty"`
 	// beyondOneIn is one in how many benchmarks looks as bad at one look if all true values are within their limits: it
 	// fails from 40. A LatencyMatrix decides with those of all pairs.
-	// +optional
 	BeyondOneIn int64 `json:"beyondOneIn,omitempty"`
 	// rules are the results of the rules, in the order of spec.criteria.rules.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Rules []RuleVerdict `json:"rules"`
 	// baseline is the benchmark that was compared with if criteria.baseline is of type Gate.
-	// +optional
 	Baseline *VerdictBaseline `json:"baseline,omitempty"`
 	// inputs are digests of the judged data. If one changes, the results are judged again, except that a Pass or Fail
 	// remains if the baseline is deleted.
-	// +optional
 	// +kubebuilder:validation:MaxLength=129
 	Inputs string `json:"inputs,omitempty"`
 }
@@ -499,54 +481,40 @@ type RuleVerdict struct {
 	// inconclusive is the number of cells that neither pass nor fail.
 	Inconclusive int32 `json:"inconclusive"`
 	// variant is the variant of the cell that decided; absent when no cell was selected.
-	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Variant string `json:"variant,omitempty"`
 	// cell is the name of the cell that decided.
-	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Cell string `json:"cell,omitempty"`
 	// unit is the unit of candidate and baseline, and of lower and upper if they are not ratios.
-	// +optional
 	Unit Unit `json:"unit,omitempty"`
 	// candidate is the value of the (lower) median round; absent if it was not measured, or has no bound because
 	// messages were lost.
-	// +optional
 	Candidate *int64 `json:"candidate,omitempty"`
 	// baseline is the same value of the baseline.
-	// +optional
 	Baseline *int64 `json:"baseline,omitempty"`
 	// candidateRounds is the number of rounds judged.
-	// +optional
 	CandidateRounds int32 `json:"candidateRounds,omitempty"`
 	// baselineRounds is the number of rounds compared with.
-	// +optional
 	BaselineRounds int32 `json:"baselineRounds,omitempty"`
 	// estimate is compared with the limit. With a baseline, it is the median of the ratios of all candidate rounds to
 	// all baseline rounds, for lost of their differences; otherwise it is the value of the median round. It is absent
 	// if it has no bound.
-	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Estimate string `json:"estimate,omitempty"`
 	// lower is the lower bound of the 95 % interval of the estimate; absent if there are too few rounds.
-	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Lower string `json:"lower,omitempty"`
 	// upper is the upper bound of the same interval; absent if there are too few rounds.
-	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Upper string `json:"upper,omitempty"`
 	// worstRound is the value of the worst round; absent for lost, or if it is unbounded because messages were lost.
-	// +optional
 	WorstRound *int64 `json:"worstRound,omitempty"`
 	// roundsBeyond is the number of candidate rounds that may be beyond the limit or, with a baseline, beyond the limit
 	// of its worst round. A Pass allows one in ten.
-	// +optional
 	RoundsBeyond int32 `json:"roundsBeyond,omitempty"`
 	// needsRounds is the estimated number of rounds on each side that would decide; 0 if that is unknown or above 1000.
-	// +optional
 	NeedsRounds int32 `json:"needsRounds,omitempty"`
 	// needsSamples is the number of samples that each round needs; 0 if there are enough.
-	// +optional
 	NeedsSamples int64 `json:"needsSamples,omitempty"`
 }

@@ -139,7 +139,6 @@ type MeasurementSpec struct {
 
 	// rounds is how many times everything is measured, each time with new pods, 1 to 100; default 6, the fewest that
 	// can decide an absolute limit. More rounds, not longer rounds, make a comparison more precise.
-	// +optional
 	// +kubebuilder:default=6
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
@@ -148,7 +147,6 @@ type MeasurementSpec struct {
 	// maxRounds is the number of rounds up to which a benchmark with criteria is measured, rounds to 100; default 20,
 	// or rounds if that is more. The additional rounds are measured once, if the verdict after rounds is Inconclusive
 	// and they may decide it.
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	MaxRounds int32 `json:"maxRounds,omitempty"`
@@ -164,12 +162,10 @@ type MeasurementSpec struct {
 	Network Network `json:"network,omitzero"`
 
 	// acceleration is the network stack of the tools' sockets: the kernel (default) or Onload.
-	// +optional
 	Acceleration *Acceleration `json:"acceleration,omitempty"`
 
 	// variants are the configurations that are compared. Each is measured in every round, in an order that changes from
 	// round to round. If unset, there is one variant, named default.
-	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
@@ -180,45 +176,37 @@ type MeasurementSpec struct {
 	// capture says which end captures packets: None (default) or Server, which reports the time from the arrival of a
 	// request to the departure of its answer. Server needs the operator's flag --allow-packet-capture. With one CPU of
 	// the server, the capture disturbs the measurement, and the results have a warning.
-	// +optional
 	Capture CaptureMode `json:"capture,omitempty"`
 
 	// latencyType is what the latencies count: HalfRTT (default) or RTT. Stored histograms always hold the full RTT.
-	// +optional
 	// +kubebuilder:default=HalfRTT
 	LatencyType LatencyType `json:"latencyType,omitempty"`
 
 	// headline selects the cell for status.summary, kubectl get, the slowest pairs of a LatencyMatrix and the latency
 	// metrics of a LatencyGate; default the first cell.
-	// +optional
 	Headline *Headline `json:"headline,omitempty"`
 
 	// highestPercentile is the highest percentile that the results must have, p50 to p99.9999. A spec that cannot
 	// provide it is refused. If unset, no percentile is guaranteed.
-	// +optional
 	HighestPercentile Percentile `json:"highestPercentile,omitempty"`
 
 	// pods has additional settings of the benchmark pods that a cluster may need.
-	// +optional
 	Pods *PodSettings `json:"pods,omitempty"`
 
 	// priority orders benchmarks that wait for the same nodes, -1000 to 1000; default 0. The highest value is next;
 	// each minute of waiting adds one. A benchmark that has begun keeps its nodes until it is finished. The priority
 	// may change at any time.
-	// +optional
 	// +kubebuilder:validation:Minimum=-1000
 	// +kubebuilder:validation:Maximum=1000
 	Priority int32 `json:"priority,omitempty"`
 
 	// notes are facts that agents cannot read, such as the BIOS profile, at most 16. They never prevent a comparison.
-	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	Notes []Note `json:"notes,omitempty"`
 
 	// criteria are the limits that the results must meet. They may change at any time: the results are judged again.
-	// +optional
 	Criteria *Criteria `json:"criteria,omitempty"`
 }
 
@@ -230,12 +218,10 @@ type LatencyBenchmarkSpec struct {
 	// suspend stops the benchmark while it is true. The current attempt ends and does not count as failed, stored
 	// results are kept, and other benchmarks do not wait for this one. When it is false again, the remaining runs are
 	// measured. It may change at any time.
-	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
 	// ttlSecondsAfterFinished is the number of seconds after which a finished benchmark is deleted with its results, 0
 	// to 315360000 (ten years); absent: never. A benchmark that is a baseline, or that a matrix or gate owns, is kept.
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=315360000
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
@@ -243,13 +229,11 @@ type LatencyBenchmarkSpec struct {
 	// historyLimit is the number of newer complete benchmarks of the series after which a finished benchmark is deleted
 	// with its results, 1 to 1000; absent: never. A series is all benchmarks of the namespace with the same label
 	// tailgate.dev/series. A benchmark that is a baseline is kept.
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	HistoryLimit int32 `json:"historyLimit,omitempty"`
 
 	// session are the values of which status.session keeps the first rounds, at most 32. A LatencyGate sets it.
-	// +optional
 	// +listType=map
 	// +listMapKey=variant
 	// +listMapKey=cell
@@ -261,15 +245,12 @@ type LatencyBenchmarkSpec struct {
 // Headline selects a cell.
 type Headline struct {
 	// protocol is the protocol of the cell, one of workload.protocols; default the first.
-	// +optional
 	Protocol Protocol `json:"protocol,omitempty"`
 	// messageSize is the payload size of the cell in bytes, one of workload.messageSizes; default the first.
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65536
 	MessageSize *int32 `json:"messageSize,omitempty"`
 	// ratePerSecond is the rate of the cell, one of workload.ratesPerSecond; default the first.
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000000
 	RatePerSecond int32 `json:"ratePerSecond,omitempty"`
@@ -302,31 +283,24 @@ type Variant struct {
 	Name string `json:"name"`
 
 	// network is the variant's network between client and server; default spec.network.
-	// +optional
 	Network *Network `json:"network,omitempty"`
 
 	// acceleration is the network stack of the variant's sockets; default spec.acceleration.
-	// +optional
 	Acceleration *Acceleration `json:"acceleration,omitempty"`
 
 	// wait is how both ends wait for a message; default spec.workload.wait.
-	// +optional
 	Wait WaitMode `json:"wait,omitempty"`
 
 	// muxer is the system call with which both ends wait; default spec.workload.muxer.
-	// +optional
 	Muxer Muxer `json:"muxer,omitempty"`
 
 	// capture says which end captures packets in this variant: None or Server; default spec.capture.
-	// +optional
 	Capture CaptureMode `json:"capture,omitempty"`
 
 	// numaPolicy is the NUMA policy of both ends in this variant: Required, Preferred or Ignore; default theirs.
-	// +optional
 	NUMAPolicy NUMAPolicy `json:"numaPolicy,omitempty"`
 
 	// env are environment variables of the variant's tools. They override those of spec.pods with the same name.
-	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=32
@@ -342,7 +316,6 @@ func (v Variant) Resources() []string {
 // Workload is the traffic: every protocol with every size at every rate, and the streams in addition.
 type Workload struct {
 	// protocols are the transports to measure: TCP, UDP, Multicast (UDP over a group, both ways); default TCP.
-	// +optional
 	// +listType=set
 	// +kubebuilder:default={TCP}
 	// +kubebuilder:validation:MinItems=1
@@ -351,7 +324,6 @@ type Workload struct {
 
 	// messageSizes are the payload sizes to measure, in bytes, 0 to 65536, at most 32; default 64, or none if there are
 	// streams. sfnt-stream answers with 48 bytes, whatever the size.
-	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
@@ -361,7 +333,6 @@ type Workload struct {
 
 	// ratesPerSecond are the rates at which messages are sent (open loop), at most 16. If unset, each message follows
 	// the response to the previous one (ping-pong).
-	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
@@ -370,24 +341,20 @@ type Workload struct {
 	RatesPerSecond []int32 `json:"ratesPerSecond,omitempty"`
 
 	// streams are bandwidth tests, at most 16: messages in one direction, at the highest rate.
-	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	Streams []Stream `json:"streams,omitempty"`
 
 	// wait is how both ends wait for a message: Block (default) sleeps in the kernel, Spin polls.
-	// +optional
 	// +kubebuilder:default=Block
 	Wait WaitMode `json:"wait,omitempty"`
 
 	// muxer is the system call with which both ends wait for their socket: None (default) calls recv directly.
-	// +optional
 	// +kubebuilder:default=None
 	Muxer Muxer `json:"muxer,omitempty"`
 
 	// multicastGroup is the IPv4 group of protocol Multicast; default the tool's own.
-	// +optional
 	// +kubebuilder:validation:MaxLength=15
 	// +kubebuilder:validation:XValidation:rule="self.matches('^2(2[4-9]|3[0-9])([.][0-9]{1,3}){3}$') && isIP(self)",message="must be an IPv4 multicast address, such as 239.192.0.1"
 	MulticastGroup string `json:"multicastGroup,omitempty"`
@@ -402,7 +369,6 @@ type Workload struct {
 	Duration metav1.Duration `json:"duration,omitzero"`
 
 	// warmup is how long each cell runs before its samples count, 0s to 60s; default 500ms.
-	// +optional
 	// +kubebuilder:default="500ms"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -435,50 +401,40 @@ type Stream struct {
 // LatencyBenchmarkStatus is the observed state and the results.
 type LatencyBenchmarkStatus struct {
 	// observedGeneration is the generation of the spec that this status describes; -1 until the operator reads it.
-	// +optional
 	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// conditions are Accepted (the cluster has what the spec requests), Succeeded (Unknown while the benchmark runs;
 	// the reason is its state), Passed (only with criteria), and Ready, Reconciling and Stalled for generic tools.
-	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
 	// progress is the progress of the measurement.
-	// +optional
 	Progress *Progress `json:"progress,omitempty"`
 
 	// pair are the two nodes that were chosen when the spec was accepted.
-	// +optional
 	Pair *Pair `json:"pair,omitempty"`
 
 	// cpus is how many CPUs each endpoint gets, by spec.placement or by the choice of the operator.
-	// +optional
 	CPUs *EndpointCPUs `json:"cpus,omitempty"`
 
 	// extendedRounds is the number of rounds that were added, once, after an Inconclusive verdict.
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	ExtendedRounds int32 `json:"extendedRounds,omitempty"`
 
 	// verdict is the result of the rules of spec.criteria, after the measurement.
-	// +optional
 	Verdict *Verdict `json:"verdict,omitempty"`
 
 	// session is what was measured of the values of spec.session, after the measurement.
-	// +optional
 	Session *Session `json:"session,omitempty"`
 
 	// summary is the cell of spec.headline of every variant, for kubectl get.
-	// +optional
 	Summary *Summary `json:"summary,omitempty"`
 
 	// results are the results of the cells, over all finished rounds.
-	// +optional
 	// +listType=map
 	// +listMapKey=variant
 	// +listMapKey=name
@@ -486,14 +442,12 @@ type LatencyBenchmarkStatus struct {
 	Results []CellResult `json:"results,omitempty"`
 
 	// warnings are known defects of the results, and facts that were not verified.
-	// +optional
 	// +listType=map
 	// +listMapKey=reason
 	// +kubebuilder:validation:MaxItems=32
 	Warnings []Warning `json:"warnings,omitempty"`
 
 	// endpoints are the observations of the agents in the last finished run of each variant, client first.
-	// +optional
 	// +listType=map
 	// +listMapKey=variant
 	// +listMapKey=role
@@ -501,42 +455,34 @@ type LatencyBenchmarkStatus struct {
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
 
 	// active is the claim of the current attempt on its two nodes, from before its first pod until after its last.
-	// +optional
 	Active *ActiveAttempt `json:"active,omitempty"`
 
 	// leftPods are pods of earlier attempts that could not be removed. Their nodes are not measured meanwhile.
-	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
 	LeftPods []LeftPod `json:"leftPods,omitempty"`
 
 	// occupiedSeconds is the total time for which finished attempts held their nodes.
-	// +optional
 	OccupiedSeconds int64 `json:"occupiedSeconds,omitempty"`
 
 	// deviceWaitStartTime is when the wait for a device plugin of the next run began; unset when it has started.
-	// +optional
 	DeviceWaitStartTime *metav1.MicroTime `json:"deviceWaitStartTime,omitempty"`
 
 	// attempts are the finished attempts of all runs, oldest first.
-	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=300
 	Attempts []Attempt `json:"attempts,omitempty"`
 
 	// stored are the ConfigMaps with the full histograms, one for each finished run.
-	// +optional
 	// +listType=map
 	// +listMapKey=configMap
 	// +kubebuilder:validation:MaxItems=400
 	Stored []StoredResult `json:"stored,omitempty"`
 
 	// startTime is when the first attempt was claimed, or the first after the benchmark was suspended.
-	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
 	// completionTime is when the last run finished, or the benchmark failed.
-	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 }
 
@@ -568,42 +514,32 @@ type Pair struct {
 // reach is "lost".
 type Summary struct {
 	// variant is the name of the variant of the numeric percentiles: the first variant.
-	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Variant string `json:"variant,omitempty"`
 	// cell is the name of the cell.
 	// +kubebuilder:validation:MaxLength=63
 	Cell string `json:"cell"`
 	// p50 is the median of each variant.
-	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	P50 string `json:"p50,omitempty"`
 	// p99 is the 99th percentile of each variant.
-	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	P99 string `json:"p99,omitempty"`
 	// p999 is the 99.9th percentile of each variant.
-	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	P999 string `json:"p999,omitempty"`
 	// p50Nanoseconds is the median of the variant above as a number, for sorting with kubectl get.
-	// +optional
 	P50Nanoseconds *int64 `json:"p50Nanoseconds,omitempty"`
 	// p99Nanoseconds is its 99th percentile.
-	// +optional
 	P99Nanoseconds *int64 `json:"p99Nanoseconds,omitempty"`
 	// p999Nanoseconds is its 99.9th percentile.
-	// +optional
 	P999Nanoseconds *int64 `json:"p999Nanoseconds,omitempty"`
 	// samples is the number of samples of all rounds of this cell and variant.
-	// +optional
 	Samples int64 `json:"samples,omitempty"`
 	// variants is p50 in each variant as a multiple of the first one's, such as pod 1.54; absent with one variant.
-	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Variants string `json:"variants,omitempty"`
 	// placement is Verified if all endpoints of all variants are Verified, otherwise Unverified.
-	// +optional
 	Placement PlacementState `json:"placement,omitempty"`
 }
 
@@ -613,7 +549,6 @@ type ActiveAttempt struct {
 	// +kubebuilder:validation:MaxLength=253
 	Run string `json:"run"`
 	// variant is the name of the run's variant.
-	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Variant string `json:"variant,omitempty"`
 	// round is the run's round, from 1.
@@ -621,7 +556,6 @@ type ActiveAttempt struct {
 	// attempt is the number of the attempt, from 1.
 	Attempt int32 `json:"attempt"`
 	// podSuffix is the suffix of the names of the attempt's pods, if other pods have the names without it.
-	// +optional
 	// +kubebuilder:validation:MaxLength=16
 	PodSuffix string `json:"podSuffix,omitempty"`
 	// pair are the claimed nodes.
@@ -629,41 +563,30 @@ type ActiveAttempt struct {
 	// startTime is when the claim was written.
 	StartTime metav1.MicroTime `json:"startTime"`
 	// serverPodUID is set when the server's pod has been created: if the pod is then missing, it was lost.
-	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ServerPodUID string `json:"serverPodUID,omitempty"`
 	// clientPodUID is set when the client's pod has been created.
-	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ClientPodUID string `json:"clientPodUID,omitempty"`
 	// serverDevice is the PCI address of the device that a DRA driver allocated to the server's pod for the network.
-	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ServerDevice string `json:"serverDevice,omitempty"`
 	// clientDevice is the same of the client's pod.
-	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ClientDevice string `json:"clientDevice,omitempty"`
 	// collected is the verified result of both pods, written before its ConfigMap: no other content is accepted.
-	// +optional
 	Collected *StoredResult `json:"collected,omitempty"`
 	// collectionTime is when collected was first written.
-	// +optional
 	CollectionTime *metav1.MicroTime `json:"collectionTime,omitempty"`
 	// refused is set while the API server refuses to create an object of the attempt.
-	// +optional
 	Refused *Refusal `json:"refused,omitempty"`
 	// endTime is when the operator first saw that a pod had ended, or that both had written their results.
-	// +optional
 	EndTime *metav1.MicroTime `json:"endTime,omitempty"`
 	// notReadyTime is when the operator first saw that a node of the pair was not ready; unset while both are.
-	// +optional
 	NotReadyTime *metav1.MicroTime `json:"notReadyTime,omitempty"`
 	// measuredMilliseconds is the time for which the tools ran, when it is known.
-	// +optional
 	MeasuredMilliseconds int64 `json:"measuredMilliseconds,omitempty"`
 	// outcome is set when the attempt has ended and only its pods remain to be removed.
-	// +optional
 	Outcome *Outcome `json:"outcome,omitempty"`
 }
 
@@ -697,7 +620,6 @@ type Outcome struct {
 	// +kubebuilder:validation:MaxLength=63
 	Reason string `json:"reason"`
 	// message explains a failure, and what to do.
-	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 	// completionTime is when the outcome was known.
@@ -714,7 +636,6 @@ type Attempt struct {
 	// startTime is when the nodes were claimed.
 	StartTime metav1.MicroTime `json:"startTime"`
 	// measuredMilliseconds is the time for which the tools ran, their own start and warm-ups included.
-	// +optional
 	MeasuredMilliseconds int64 `json:"measuredMilliseconds,omitempty"`
 	// outcome is the outcome of the attempt.
 	Outcome Outcome `json:"outcome"`
@@ -732,11 +653,9 @@ type StoredResult struct {
 	// +kubebuilder:validation:MaxLength=64
 	SHA256 string `json:"sha256"`
 	// serverSHA256 is the digest of the server's result.
-	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ServerSHA256 string `json:"serverSHA256,omitempty"`
 	// podsSHA256 is the SHA-256 of the two pods as the API server returned them, in hex.
-	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	PodsSHA256 string `json:"podsSHA256,omitempty"`
 }
@@ -774,7 +693,6 @@ type StoredResult struct {
 type LatencyBenchmark struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.
-	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	// spec describes the measurement.
 	// +required

@@ -31,7 +31,6 @@ type GateIdentity struct {
 	// keys are BootID, Kernel, Kubelet, ContainerRuntime, OSImage and Devices (allocatable devices of the template's
 	// extended resources); default all. NIC driver and firmware and the version of Onload are part of the evidence of
 	// each benchmark instead.
-	// +optional
 	// +listType=set
 	// +kubebuilder:default={BootID,Kernel,Kubelet,ContainerRuntime,OSImage,Devices}
 	// +kubebuilder:validation:MaxItems=6
@@ -39,7 +38,6 @@ type GateIdentity struct {
 
 	// labels are keys of node labels that are part of the identity, at most 16, such as a firmware version. A value
 	// that a node no longer reports is kept for 10 minutes, a number of devices for 30 minutes (status.absent).
-	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MinLength=1
@@ -77,23 +75,19 @@ type Enforcement struct {
 	// mode is which nodes that are not verified are held back. Enforce (default) holds back all, EnforceChanges all
 	// except those that are as the gate found them (status.asFound), and Observe none: it sets no condition, label or
 	// taint on a Node. Each mode measures all nodes. The hold pod of a node that is not held back is ready.
-	// +optional
 	// +kubebuilder:default=Enforce
 	Mode EnforcementMode `json:"mode,omitempty"`
 
 	// label sets the node label tailgate.dev/latency-verified to "true" or "false". If unset, the gate sets no label.
-	// +optional
 	Label *GateLabel `json:"label,omitempty"`
 
 	// taint taints nodes that are not verified with tailgate.dev/latency-unverified. The pods that a measurement needs,
 	// such as those of CNI and device plugins, must tolerate it. If unset, the gate sets no taint, but one that a node
 	// registered with stays until the node is verified.
-	// +optional
 	Taint *GateTaint `json:"taint,omitempty"`
 
 	// holdPod runs a pod on each node that is Ready only while the node is verified, in the gate's namespace. If unset,
 	// there are no hold pods.
-	// +optional
 	HoldPod *GateHoldPod `json:"holdPod,omitempty"`
 }
 
@@ -104,14 +98,12 @@ type GateLabel struct{}
 type GateHoldPod struct {
 	// budget keeps a PodDisruptionBudget over the hold pods: tools that drain nodes by eviction wait while too many of
 	// them are not ready. A hold pod that is not ready can be evicted at any time. If unset, there is no budget.
-	// +optional
 	Budget *GateBudget `json:"budget,omitempty"`
 }
 
 // GateBudget has the settings of the PodDisruptionBudget over the hold pods of a gate.
 type GateBudget struct {
 	// maxUnavailable is how many of the gate's nodes may be drained or not verified at the same time; default 1.
-	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=5000
@@ -173,7 +165,6 @@ type LatencyGateSpec struct {
 	// schedule is when verified nodes are measured again, in the five fields of cron or as @daily, for example; default
 	// never. Nodes are measured in turn, each while a peer is free. A time that the change to summer time skips is due
 	// at the change; one that occurs twice is due once, unless the hour is *.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=100
 	// +kubebuilder:validation:XValidation:rule="!self.contains('TZ') && !self.startsWith('@every')",message="give the time zone in timeZone, and times of day rather than @every"
@@ -191,7 +182,6 @@ type LatencyGateSpec struct {
 	ScheduleWindow metav1.Duration `json:"scheduleWindow,omitzero"`
 
 	// timeZone is the time zone of schedule, such as Europe/Zurich; default UTC.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$') && self.lowerAscii() != 'local' && timestamp('2000-01-01T00:00:00Z').getHours(self) >= 0",message="must be the name of a time zone, such as Europe/Zurich"
@@ -203,13 +193,11 @@ type LatencyGateSpec struct {
 
 	// maxUnverified is the number of nodes that may be in a state other than Verified before condition Passed is False,
 	// 0 or more; default any number. A node in state Failed makes it False in any case.
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MaxUnverified *int32 `json:"maxUnverified,omitempty"`
 
 	// maxParallel is how many nodes are measured at once: 1 to 100, or a percentage of the nodes, rounded up; default
 	// 10%. Each has a peer of its own.
-	// +optional
 	// +kubebuilder:default="10%"
 	// +kubebuilder:validation:MaxLength=4
 	// +kubebuilder:validation:XIntOrString
@@ -217,14 +205,12 @@ type LatencyGateSpec struct {
 	MaxParallel *intstr.IntOrString `json:"maxParallel,omitempty"`
 
 	// historyLimit is how many benchmarks of each node are kept, besides the accepted one, 1 to 10; default 3.
-	// +optional
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10
 	HistoryLimit int32 `json:"historyLimit,omitempty"`
 
 	// suspend stops the start of benchmarks. Verified nodes can still become unverified.
-	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 }
 
@@ -237,10 +223,8 @@ type NodeCounts struct {
 	// unverified is the number of nodes in state Unverified, which wait to be measured.
 	Unverified int32 `json:"unverified"`
 	// unmeasurable is the number of those that no measurement can verify, for a taint or for want of a peer.
-	// +optional
 	Unmeasurable int32 `json:"unmeasurable,omitempty"`
 	// unplaced is the number of nodes that are due by the schedule, and that have no room for the benchmark's pods.
-	// +optional
 	Unplaced int32 `json:"unplaced,omitempty"`
 	// measuring is the number of nodes in state Measuring.
 	Measuring int32 `json:"measuring"`
@@ -260,21 +244,16 @@ type NodeLine struct {
 	// state is Unverified, Measuring, Failed, Inconclusive or Away.
 	State VerificationState `json:"state"`
 	// message has the reason, and what the node waits for.
-	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
 	// held is true if the gate holds the node back.
-	// +optional
 	Held bool `json:"held,omitempty"`
 	// since is since when the node is in this state.
-	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
 	// ends is what ends the state.
-	// +optional
 	// +kubebuilder:validation:MaxLength=160
 	Ends string `json:"ends,omitempty"`
 	// user is true if a user must act.
-	// +optional
 	User bool `json:"user,omitempty"`
 }
 
@@ -296,7 +275,6 @@ type SessionSpread struct {
 	PartsPerMillion int64 `json:"partsPerMillion"`
 	// warmUp is how much slower the first 6 rounds of first sessions are than the next 6, such as 2.1%; absent unless
 	// it is significant. While it is there, these rounds are not compared, and a session has 6 more.
-	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	WarmUp string `json:"warmUp,omitempty"`
 }
@@ -304,7 +282,6 @@ type SessionSpread struct {
 // FleetChange is the difference between the last accepted session before a change and the first session after it.
 type FleetChange struct {
 	// kind is that of the nodes, as in status.spread; absent for nodes of all kinds.
-	// +optional
 	// +kubebuilder:validation:MaxLength=160
 	Kind string `json:"kind,omitempty"`
 	// changed are the keys of the identity that changed, with the previous values; only BootID for a wave of boots.
@@ -322,22 +299,18 @@ type FleetChange struct {
 	Median string `json:"median"`
 	// shifted is true while the nodes are slower by more than half of the tolerance: until the change is undone, 6
 	// nodes are within the limit after a later change, or the results are accepted manually.
-	// +optional
 	Shifted bool `json:"shifted,omitempty"`
 	// startTime is when the first of the nodes was measured after the change.
 	StartTime metav1.Time `json:"startTime"`
 	// endTime is when the last of the nodes was.
 	EndTime metav1.Time `json:"endTime"`
 	// shared are the medians of all compared values, as natural logarithms in parts per million, from 6 nodes on.
-	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	Shared map[string]int64 `json:"shared,omitempty"`
 	// lower is the lower bound of the 95 % interval of the median; absent with too few nodes.
-	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Lower string `json:"lower,omitempty"`
 	// upper is the upper bound of the 95 % interval of the median.
-	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Upper string `json:"upper,omitempty"`
 }
@@ -348,17 +321,14 @@ type ScheduleStatus struct {
 	// +kubebuilder:validation:MaxLength=100
 	Schedule string `json:"schedule"`
 	// timeZone is the time zone of schedule.
-	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	TimeZone string `json:"timeZone,omitempty"`
 	// startTime is when the operator first saw this schedule, or the end of spec.suspend. Earlier times do not count.
 	StartTime metav1.Time `json:"startTime"`
 	// fruitless is the number of turns in a row without a result, and of failed benchmarks. From 5 on, the schedule
 	// pauses until its next time.
-	// +optional
 	Fruitless int32 `json:"fruitless,omitempty"`
 	// fruitlessTime is when the last of these ended.
-	// +optional
 	FruitlessTime *metav1.MicroTime `json:"fruitlessTime,omitempty"`
 }
 
@@ -371,13 +341,11 @@ const MaxNodeLines = 20
 // LatencyGateStatus is the state of the gate's nodes. The LatencyVerification of each node has the details.
 type LatencyGateStatus struct {
 	// observedGeneration is the generation of the spec that this status describes; -1 until the operator reads it.
-	// +optional
 	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// conditions are Operational (the gate works), Passed (False if a node failed or too many nodes are not verified,
 	// True while all are verified), and Ready, Reconciling and Stalled for generic tools.
-	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
@@ -389,22 +357,18 @@ type LatencyGateStatus struct {
 
 	// unsettled is true if the gate could measure none of the nodes that were there before it. Until a user edits the
 	// gate, it holds these back only after a measurement.
-	// +optional
 	Unsettled bool `json:"unsettled,omitempty"`
 
 	// schedule says from when the times of spec.schedule count; absent without it, and while the gate is suspended.
-	// +optional
 	Schedule *ScheduleStatus `json:"schedule,omitempty"`
 
 	// notVerified are nodes that are not verified, at most 20, failed nodes first.
-	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=20
 	NotVerified []NodeLine `json:"notVerified,omitempty"`
 
 	// spread is how much the sessions of a node differ although nothing changed, at most 32 values of a kind of node.
-	// +optional
 	// +listType=map
 	// +listMapKey=variant
 	// +listMapKey=cell
@@ -414,7 +378,6 @@ type LatencyGateStatus struct {
 	Spread []SessionSpread `json:"spread,omitempty"`
 
 	// changes are what the last changes did to the nodes, at most 40: those that made them slower, then the newest.
-	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=40
 	Changes []FleetChange `json:"changes,omitempty"`
@@ -439,7 +402,6 @@ type LatencyGateStatus struct {
 type LatencyGate struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.
-	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	// spec selects the nodes that are held back, and says how they are measured.
 	// +required

@@ -61,12 +61,10 @@ type LatencyMatrixSpec struct {
 	Nodes NodeSelection `json:"nodes"`
 
 	// server selects the server node of topology Star. A node that nodes does not select is preferred.
-	// +optional
 	Server *NodeSelection `json:"server,omitempty"`
 
 	// parallelism is the number of pairs that are measured at once, without a common node, 1 to 50; default 1. Pairs
 	// that share a switch share its buffers.
-	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=50
@@ -77,12 +75,10 @@ type LatencyMatrixSpec struct {
 	Template LatencyBenchmarkTemplate `json:"template"`
 
 	// suspend stops the benchmarks of all pairs while it is true. It may change at any time.
-	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
 	// ttlSecondsAfterFinished is the number of seconds after which a finished matrix is deleted with its results, 0 to
 	// 315360000 (ten years); absent: never. It is kept while another matrix names it as its baseline.
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=315360000
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
@@ -108,7 +104,6 @@ type MissingNode struct {
 	// startTime is when the operator first found that there is no such Node, or that it is not ready.
 	StartTime metav1.Time `json:"startTime"`
 	// gone is true after 30 minutes without the Node, or 24 hours in which it was not ready: its open pairs failed.
-	// +optional
 	Gone bool `json:"gone,omitempty"`
 }
 
@@ -118,14 +113,12 @@ func (c PairCounts) Done() int32 { return c.Complete + c.Failed }
 // LatencyMatrixStatus is the observed state and the results. The benchmarks of the pairs have the details.
 type LatencyMatrixStatus struct {
 	// observedGeneration is the generation of the spec that this status describes; -1 until the operator reads it.
-	// +optional
 	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// conditions are Accepted (the cluster has what the spec requests), Succeeded (Unknown while pairs are not
 	// finished, False if a pair failed), Passed (only with criteria), and Ready, Reconciling and Stalled for generic
 	// tools.
-	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
@@ -133,14 +126,12 @@ type LatencyMatrixStatus struct {
 
 	// nodes are the nodes that were chosen when the spec was accepted; with topology Star, the clients. Nodes that are
 	// added or removed later do not change them.
-	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=500
 	// +kubebuilder:validation:items:MaxLength=253
 	Nodes []string `json:"nodes,omitempty"`
 
 	// server is the server node of topology Star.
-	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Server string `json:"server,omitempty"`
 
@@ -149,30 +140,24 @@ type LatencyMatrixStatus struct {
 	Counts PairCounts `json:"counts,omitzero"`
 
 	// slots is the lowest possible number of steps in which all pairs can be measured.
-	// +optional
 	Slots int32 `json:"slots,omitempty"`
 
 	// progress is the progress of the runs of all pairs.
-	// +optional
 	Progress *Progress `json:"progress,omitempty"`
 
 	// verdict is the result of the criteria for all pairs.
-	// +optional
 	Verdict *Verdict `json:"verdict,omitempty"`
 
 	// summary is the cell of template.spec.headline of the slowest pair as text, for kubectl get.
-	// +optional
 	Summary *Summary `json:"summary,omitempty"`
 
 	// running are the claims of the pairs that are measured or wait for their nodes, at most spec.parallelism.
-	// +optional
 	// +listType=map
 	// +listMapKey=number
 	// +kubebuilder:validation:MaxItems=50
 	Running []RunningPair `json:"running,omitempty"`
 
 	// missingNodes are the nodes of the plan whose Node does not exist.
-	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=501
@@ -180,14 +165,12 @@ type LatencyMatrixStatus struct {
 
 	// slowest are the measured pairs with the highest p99 of the headline cell, at most ten, the slowest first; for a
 	// stream, those with the lowest bandwidth. A p99 that falls among the lost messages is the highest.
-	// +optional
 	// +listType=map
 	// +listMapKey=benchmark
 	// +kubebuilder:validation:MaxItems=10
 	Slowest []MatrixPair `json:"slowest,omitempty"`
 
 	// cells are the results of the cells over all measured pairs; of more than 64 cells, the first 64.
-	// +optional
 	// +listType=map
 	// +listMapKey=variant
 	// +listMapKey=cell
@@ -195,11 +178,9 @@ type LatencyMatrixStatus struct {
 	Cells []MatrixCell `json:"cells,omitempty"`
 
 	// startTime is when the first pair was claimed.
-	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 
 	// completionTime is when the last pair finished.
-	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 }
 
@@ -209,7 +190,6 @@ type RunningPair struct {
 	Number int32 `json:"number"`
 	Pair   `json:",inline"`
 	// uid is the UID of the pair's benchmark, when it has been created.
-	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	UID string `json:"uid,omitempty"`
 }
@@ -221,19 +201,15 @@ type MatrixPair struct {
 	Benchmark string `json:"benchmark"`
 	Pair      `json:",inline"`
 	// latencyType is the type of the latencies; absent for streams.
-	// +optional
 	LatencyType ResultLatencyType `json:"latencyType,omitempty"`
 	// lostFrom is the lowest percentile that is unknown because of lost messages; absent if there is none.
-	// +optional
 	LostFrom Percentile `json:"lostFrom,omitempty"`
 	// percentiles are p50, p99 and p99.9, if known.
-	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=9
 	Percentiles []PercentileResult `json:"percentiles,omitempty"`
 	// bitsPerSecond is the result of a stream, the median of the rounds.
-	// +optional
 	BitsPerSecond *int64 `json:"bitsPerSecond,omitempty"`
 }
 
@@ -249,31 +225,24 @@ type MatrixCell struct {
 	// +kubebuilder:validation:MaxLength=63
 	Cell string `json:"cell"`
 	// latencyType is the type of the latencies; absent for streams.
-	// +optional
 	LatencyType ResultLatencyType `json:"latencyType,omitempty"`
 	// pairs is the number of pairs that have the cell.
 	Pairs int32 `json:"pairs"`
 	// p50 is the variation of the pairs' medians.
-	// +optional
 	P50 *PairsLatency `json:"p50,omitempty"`
 	// p99 is the variation of the pairs' 99th percentiles.
-	// +optional
 	P99 *PairsLatency `json:"p99,omitempty"`
 	// bandwidth is the variation of the bandwidth of the pairs' streams.
-	// +optional
 	Bandwidth *PairsBandwidth `json:"bandwidth,omitempty"`
 }
 
 // PairsLatency is the variation of a percentile between pairs. A value that falls among the lost messages is absent.
 type PairsLatency struct {
 	// minNanoseconds is the lowest.
-	// +optional
 	MinNanoseconds *int64 `json:"minNanoseconds,omitempty"`
 	// medianNanoseconds is the median, for an even number of pairs the lower median.
-	// +optional
 	MedianNanoseconds *int64 `json:"medianNanoseconds,omitempty"`
 	// maxNanoseconds is the highest.
-	// +optional
 	MaxNanoseconds *int64 `json:"maxNanoseconds,omitempty"`
 	// maxBenchmark names the benchmark of the pair that has the highest.
 	// +kubebuilder:validation:MaxLength=253
@@ -319,7 +288,6 @@ type PairsBandwidth struct {
 type LatencyMatrix struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.
-	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	// spec says which pairs of nodes are measured, and how.
 	// +required

@@ -86,7 +86,6 @@ type AcceptRequest struct {
 	// +kubebuilder:validation:MaxLength=253
 	Benchmark string `json:"benchmark"`
 	// uid binds the request to that very benchmark; absent: to its name.
-	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	UID         string `json:"uid,omitempty"`
 	UserRequest `json:",inline"`
@@ -95,16 +94,12 @@ type AcceptRequest struct {
 // ProcessedRequests are the last requests that the operator has processed.
 type ProcessedRequests struct {
 	// accept is the last spec.accept.
-	// +optional
 	Accept *AcceptRequest `json:"accept,omitempty"`
 	// acceptTime is when the operator processed it.
-	// +optional
 	AcceptTime *metav1.MicroTime `json:"acceptTime,omitempty"`
 	// verify is the last spec.verify.
-	// +optional
 	Verify *UserRequest `json:"verify,omitempty"`
 	// verifyTime is when the operator processed it.
-	// +optional
 	VerifyTime *metav1.MicroTime `json:"verifyTime,omitempty"`
 }
 
@@ -122,10 +117,8 @@ type LatencyVerificationSpec struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	NodeName string `json:"nodeName"`
 	// accept requests that a result becomes the node's baseline and the node verified.
-	// +optional
 	Accept *AcceptRequest `json:"accept,omitempty"`
 	// verify requests that the node is measured again. A verified node that has not changed keeps its state until then.
-	// +optional
 	Verify *UserRequest `json:"verify,omitempty"`
 }
 
@@ -135,11 +128,9 @@ type IdentityChange struct {
 	// +kubebuilder:validation:MaxLength=330
 	Key string `json:"key"`
 	// from is the previous value; absent if the key did not exist.
-	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	From string `json:"from,omitempty"`
 	// to is the present value; absent if the key does not exist.
-	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	To string `json:"to,omitempty"`
 }
@@ -159,7 +150,6 @@ type VerificationBenchmark struct {
 	// +kubebuilder:validation:MaxLength=253
 	Peer string `json:"peer"`
 	// peerVerified says whether the peer was verified when the benchmark was created.
-	// +optional
 	PeerVerified bool `json:"peerVerified,omitempty"`
 	// startTime is when the benchmark was created.
 	StartTime metav1.Time `json:"startTime"`
@@ -171,11 +161,9 @@ type ResultPin struct {
 	// +kubebuilder:validation:MaxLength=64
 	UID string `json:"uid"`
 	// specSHA256 is the digest of its spec without the priority, in hex.
-	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	SpecSHA256 string `json:"specSHA256,omitempty"`
 	// storedSHA256 is the digest of its status.stored, which has the digests of its stored results, in hex.
-	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	StoredSHA256 string `json:"storedSHA256,omitempty"`
 }
@@ -192,14 +180,12 @@ type AcceptedResult struct {
 	// by is Pass or Hand.
 	By AcceptedBy `json:"by"`
 	// requestedBy is the user who accepted it by hand.
-	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	RequestedBy string `json:"requestedBy,omitempty"`
 	// peer is the node at the other end.
 	// +kubebuilder:validation:MaxLength=253
 	Peer string `json:"peer"`
 	// identity is the identity of the node when it was measured.
-	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Identity map[string]string `json:"identity,omitempty"`
 }
@@ -207,7 +193,6 @@ type AcceptedResult struct {
 // AcceptRefusal is why the operator did not accept a result that a user named.
 type AcceptRefusal struct {
 	// benchmark is that of spec.accept.
-	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Benchmark string `json:"benchmark,omitempty"`
 	// message has the reason, and what to do.
@@ -235,19 +220,15 @@ type VerificationResult struct {
 	// +kubebuilder:validation:MaxLength=253
 	Peer string `json:"peer"`
 	// identity is the identity of the node at the measurement. A value of more than 128 bytes ends in its digest.
-	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Identity map[string]string `json:"identity,omitempty"`
 	// p50 is status.summary.p50 of the benchmark.
-	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	P50 string `json:"p50,omitempty"`
 	// p99 is status.summary.p99 of the benchmark.
-	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	P99 string `json:"p99,omitempty"`
 	// ratio is the highest estimate of a rule that compares latencies with the baseline, such as 1.04.
-	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Ratio string `json:"ratio,omitempty"`
 }
@@ -264,15 +245,12 @@ type Setback struct {
 	// +kubebuilder:validation:Minimum=1
 	Count int32 `json:"count"`
 	// startTime is when the first of the attempts began.
-	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`
 	// failureTime is when the last of the attempts ended.
-	// +optional
 	FailureTime *metav1.MicroTime `json:"failureTime,omitempty"`
 	// retryTime is the time of the next attempt.
 	RetryTime metav1.Time `json:"retryTime"`
 	// peers are the nodes with which a measurement made no progress, newest first. Other nodes are preferred.
-	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:items:MaxLength=253
@@ -317,7 +295,6 @@ type HoldPod struct {
 	// +kubebuilder:validation:MaxLength=64
 	UID string `json:"uid"`
 	// image of its container.
-	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Image string `json:"image,omitempty"`
 }
@@ -332,7 +309,6 @@ type AbsentKey struct {
 	// endTime is until when the last value is kept. From then on, the absence of the key is a change.
 	EndTime metav1.Time `json:"endTime"`
 	// renewed is true if the SR-IOV network operator creates the devices again, which is a change in any case.
-	// +optional
 	Renewed bool `json:"renewed,omitempty"`
 }
 
@@ -343,7 +319,6 @@ type Retention struct {
 	// endTime is when the retention ends.
 	EndTime metav1.Time `json:"endTime"`
 	// dueTime is when the operator first found that endTime has passed. The release follows half a minute later.
-	// +optional
 	DueTime *metav1.Time `json:"dueTime,omitempty"`
 	// reason is NotSelected, Taken (another gate owns the node), NodeDeleted or GateDeleted. With the last two, this
 	// object is only a record of the results.
@@ -357,94 +332,71 @@ type Retention struct {
 // LatencyVerificationStatus is the state of the node, with its measurements and accepted results.
 type LatencyVerificationStatus struct {
 	// observedGeneration is the generation of the spec that this status describes; -1 until the operator reads it.
-	// +optional
 	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// state is Unverified, Measuring, Verified, Failed, Inconclusive, or Away: verified and not ready.
-	// +optional
 	State VerificationState `json:"state,omitempty"`
 	// conditions are Verified (Unknown in the states other than Verified and Failed; the message says what to do),
 	// Deletable (False while the deletion waits for the node to pass), and Ready, Reconciling and Stalled for generic
 	// tools.
-	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// lastTransitionTime is when the state last changed.
-	// +optional
 	LastTransitionTime *metav1.Time `json:"lastTransitionTime,omitempty"`
 	// nodeUID is the UID of the Node: a Node that was deleted and created again is new.
-	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	NodeUID string `json:"nodeUID,omitempty"`
 	// systemUUID is the system UUID of the machine. A Node that is created again for it keeps the accepted results.
-	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	SystemUUID string `json:"systemUUID,omitempty"`
 	// gateUID is the UID of the LatencyGate. A new gate of its name measures again, and keeps the accepted results.
-	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	GateUID string `json:"gateUID,omitempty"`
 	// identity is the present identity of the node. The keys of labels are Label/NAME, and of devices Devices/RESOURCE.
-	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Identity map[string]string `json:"identity,omitempty"`
 	// asFound is true while the node is as the gate found it: it was there before the gate or came in mode Observe, and
 	// has not changed in another mode since. With enforcement.mode EnforceChanges, it is not held back.
-	// +optional
 	AsFound bool `json:"asFound,omitempty"`
 	// introduced is true if the machine was there before the gate (see status.unsettled of the gate).
-	// +optional
 	Introduced bool `json:"introduced,omitempty"`
 	// absent are keys of the identity that the node does not report now. They keep their values for 10 minutes, Devices
 	// for 30, in which the node is not measured.
-	// +optional
 	// +listType=map
 	// +listMapKey=key
 	// +kubebuilder:validation:MaxItems=64
 	Absent []AbsentKey `json:"absent,omitempty"`
 	// changed are the changes since the accepted result that made the node unverified.
-	// +optional
 	// +listType=map
 	// +listMapKey=key
 	// +kubebuilder:validation:MaxItems=64
 	Changed []IdentityChange `json:"changed,omitempty"`
 	// number is the number of benchmarks that were created for the node; it is the suffix of their names.
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Number int64 `json:"number,omitempty"`
 	// benchmark is the benchmark that measures the node now.
-	// +optional
 	Benchmark *VerificationBenchmark `json:"benchmark,omitempty"`
 	// turn is set while the gate measures a verified, unchanged node again, by its schedule or by request.
-	// +optional
 	Turn *Turn `json:"turn,omitempty"`
 	// turnRequestTime is since when a requested turn waits for a slot and a peer.
-	// +optional
 	TurnRequestTime *metav1.Time `json:"turnRequestTime,omitempty"`
 	// discarded is the number of benchmarks since then that users deleted or edited.
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Discarded int32 `json:"discarded,omitempty"`
 	// suspectPeer is the peer with which the node failed first. Another peer shows which of the two is slow.
-	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	SuspectPeer string `json:"suspectPeer,omitempty"`
 	// failConfirmed is true in state Failed if a second peer shows that it is this node that is slow.
-	// +optional
 	FailConfirmed bool `json:"failConfirmed,omitempty"`
 	// setback is the reason why the node, or its last turn in state Verified, could not be measured.
-	// +optional
 	Setback *Setback `json:"setback,omitempty"`
 	// holdPod is the hold pod that the operator created. It replaces any other pod of its name.
-	// +optional
 	HoldPod *HoldPod `json:"holdPod,omitempty"`
 	// holdPodSetback is the reason why the node has no hold pod, or one that ended; absent if there is none.
-	// +optional
 	HoldPodSetback *Setback `json:"holdPodSetback,omitempty"`
 	// markSetbacks are the marks that the Node does not have as it should.
-	// +optional
 	// +listType=map
 	// +listMapKey=mark
 	// +kubebuilder:validation:MaxItems=3
@@ -452,45 +404,35 @@ type LatencyVerificationStatus struct {
 	// retained is set while the gate does not select or own the node, or the Node or the gate does not exist. The state
 	// is kept for spec.releaseAfter of the gate, and a node that is not verified is held back. If the gate selects the
 	// node again, it continues with this state.
-	// +optional
 	Retained *Retention `json:"retained,omitempty"`
 	// accepted is the result that is the baseline of the next measurement.
-	// +optional
 	Accepted *AcceptedResult `json:"accepted,omitempty"`
 	// reference are the node's accepted sessions, oldest first: at most 5 boots with each of at most 2 peers, and the
 	// oldest of all. A result is compared with the sessions of its peer. A result that is accepted manually begins it
 	// again; after five boots it stays, so that small regressions do not add up.
-	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=11
 	Reference []ReferenceSession `json:"reference,omitempty"`
 	// recent are the levels of the last sessions since the reference began, whatever their outcomes, oldest first.
-	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=9
 	Recent []MeasuredSession `json:"recent,omitempty"`
 	// requests are the requests of spec that were processed last, with who requested them, and when.
-	// +optional
 	Requests *ProcessedRequests `json:"requests,omitempty"`
 	// acceptRefused is why spec.accept was refused, until a result is accepted or the node becomes unverified.
-	// +optional
 	AcceptRefused *AcceptRefusal `json:"acceptRefused,omitempty"`
 	// baselineTrouble is a defect of the accepted results. A verified node remains verified, but the next result will
 	// be Inconclusive.
-	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	BaselineTrouble string `json:"baselineTrouble,omitempty"`
 	// lastMeasurementTime is when the outcome of the last benchmark was recorded; the schedule counts from it.
-	// +optional
 	LastMeasurementTime *metav1.Time `json:"lastMeasurementTime,omitempty"`
 	// evidence is what the agent on the node reported about NIC and Onload in the last measurement.
-	// +optional
 	// +listType=map
 	// +listMapKey=check
 	// +kubebuilder:validation:MaxItems=8
 	Evidence []ProofLine `json:"evidence,omitempty"`
 	// history are the last finished benchmarks, newest first.
-	// +optional
 	// +listType=map
 	// +listMapKey=benchmark
 	// +kubebuilder:validation:MaxItems=10
@@ -521,7 +463,6 @@ type LatencyVerificationStatus struct {
 type LatencyVerification struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.
-	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	// spec names the node and its gate, and has the requests of users.
 	// +required

@@ -39,29 +39,24 @@ type Network struct {
 
 	// host has the settings of type Host.
 	// +unionMember
-	// +optional
 	Host *HostNetwork `json:"host,omitempty"`
 
 	// vf has the settings of type VF.
 	// +unionMember
-	// +optional
 	VF *VFNetwork `json:"vf,omitempty"`
 
 	// pf has the settings of type PF.
 	// +unionMember
-	// +optional
 	PF *PFNetwork `json:"pf,omitempty"`
 
 	// nad has the settings of type NAD.
 	// +unionMember
-	// +optional
 	NAD *NADNetwork `json:"nad,omitempty"`
 }
 
 // HostNetwork has the settings of the node's own network.
 type HostNetwork struct {
 	// interface is the interface of the node that is measured; default the interface with the node's address.
-	// +optional
 	// +kubebuilder:validation:MaxLength=15
 	// +kubebuilder:validation:Pattern=`^[^/\s:]{1,15}$`
 	Interface string `json:"interface,omitempty"`
@@ -73,7 +68,6 @@ type HostNetwork struct {
 type Alignment struct {
 	// alignWith is an extended resource of devices of the same NIC, such as openshift.io/sf_x2_vf. Each pod requests
 	// one device and leaves it unused, so that it gets CPUs of the NUMA node of the NIC.
-	// +optional
 	// +kubebuilder:validation:MinLength=3
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')",message="must be a resource name with its prefix, such as openshift.io/sf_x2_vf"
@@ -94,16 +88,13 @@ type DeviceNetwork struct {
 	ResourceName string `json:"resourceName"`
 
 	// networkRef names the NetworkAttachmentDefinition that Multus attaches to both pods as net1.
-	// +optional
 	NetworkRef *NetworkRef `json:"networkRef,omitempty"`
 
 	// ipam is the source of the addresses. With it, the operator creates the NetworkAttachmentDefinition, with the CNI
 	// plugin sriov for a VF and host-device for a PF, and deletes it with the benchmark.
-	// +optional
 	IPAM *IPAM `json:"ipam,omitempty"`
 
 	// mtu is the MTU of a network that the operator creates, in bytes; default the device's own.
-	// +optional
 	// +kubebuilder:validation:Minimum=576
 	// +kubebuilder:validation:Maximum=9600
 	MTU int32 `json:"mtu,omitempty"`
@@ -115,7 +106,6 @@ type VFNetwork struct {
 	DeviceNetwork `json:",inline"`
 
 	// vlan is the VLAN of the frames of the VF, 1 to 4094, in a network that the operator creates; default none.
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=4094
 	VLAN int32 `json:"vlan,omitempty"`
@@ -191,7 +181,6 @@ type NetworkRef struct {
 	Name string `json:"name"`
 
 	// namespace is the NetworkAttachmentDefinition's namespace; default the benchmark's own.
-	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Namespace string `json:"namespace,omitempty"`
@@ -223,7 +212,6 @@ type IPAM struct {
 	Range string `json:"range"`
 
 	// rangeStart is the first address to assign; default the second of the range.
-	// +optional
 	// +kubebuilder:validation:MaxLength=39
 	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="must be an IP address"
 	RangeStart string `json:"rangeStart,omitempty"`
@@ -277,7 +265,6 @@ type Acceleration struct {
 
 	// onload has the settings of type Onload.
 	// +unionMember
-	// +optional
 	Onload *Onload `json:"onload,omitempty"`
 }
 
@@ -285,27 +272,22 @@ type Acceleration struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.profile) || !has(self.profileRef)",message="give profile or profileRef, not both"
 type Onload struct {
 	// profile is latency, or latency-best, which also sends by CTPIO; default, without profileRef, Onload's defaults.
-	// +optional
 	Profile OnloadProfile `json:"profile,omitempty"`
 
 	// profileRef names a ConfigMap of the namespace whose keys are Onload's settings, such as EF_POLL_USEC.
-	// +optional
 	ProfileRef *ObjectName `json:"profileRef,omitempty"`
 
 	// resourceName is the extended resource that gives a pod Onload's devices; default amd.com/onload.
-	// +optional
 	// +kubebuilder:validation:MinLength=3
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')",message="must be a resource name with its prefix, such as amd.com/onload"
 	ResourceName string `json:"resourceName,omitempty"`
 
 	// source is the source of the Onload library: DevicePlugin (default), or Image, the bench image.
-	// +optional
 	Source OnloadSource `json:"source,omitempty"`
 
 	// library is the path of the library in the pod; default /opt/onload/usr/lib64/libonload.so with source
 	// DevicePlugin, and where the dynamic linker finds libonload.so with source Image.
-	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:XValidation:rule="self.matches('^/[A-Za-z0-9._/+-]+/lib(onload([.-][A-Za-z0-9._+-]*)?|citransport[A-Za-z0-9._+-]*)$')",message="must be the absolute path of Onload's library, such as /usr/lib64/libonload.so, or libcitransport0.so as it is built; libonload_ext and libonload_zf are other libraries"
 	Library string `json:"library,omitempty"`

@@ -29,26 +29,22 @@ const (
 // Placement selects the nodes, CPUs and memory of the endpoints. Settings of client or server override the common ones.
 type Placement struct {
 	// client selects the node of the client (default any node), and has the client's settings.
-	// +optional
 	// +kubebuilder:default={}
 	Client *EndpointPlacement `json:"client,omitempty"`
 
 	// server selects the node of the server (default any other than the client's), and has the server's settings.
-	// +optional
 	// +kubebuilder:default={}
 	Server *EndpointPlacement `json:"server,omitempty"`
 
 	// cpus is the number of whole, exclusive CPUs of each endpoint, 1 to 64. If unset, the operator chooses 2, or 1 if
 	// a node has no second CPU for pods (status.cpus). The tool is pinned to the first CPU, the agent to the last of
 	// several.
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=64
 	CPUs int32 `json:"cpus,omitempty"`
 
 	// memory is the memory of each endpoint, 128Mi to 64Gi; default 512Mi, enough for 10s of any tool. The tools keep
 	// all samples in memory; condition Accepted says how much a spec needs.
-	// +optional
 	// +kubebuilder:default="512Mi"
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=20
@@ -58,7 +54,6 @@ type Placement struct {
 	// numaPolicy is what follows if the measuring CPU is not on the NUMA node of the device: Required makes the verdict
 	// Inconclusive, Preferred adds a warning, Ignore does nothing. If unset, it is Required with network type VF or PF
 	// or alignWith, and otherwise Preferred.
-	// +optional
 	NUMAPolicy NUMAPolicy `json:"numaPolicy,omitempty"`
 }
 
@@ -67,24 +62,20 @@ type EndpointPlacement struct {
 	NodeSelection `json:",inline"`
 
 	// cpus is the number of whole, exclusive CPUs of this endpoint, 1 to 64; default placement.cpus.
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=64
 	CPUs int32 `json:"cpus,omitempty"`
 
 	// memory is the memory of this endpoint, 128Mi to 64Gi; default placement.memory.
-	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=20
 	// +kubebuilder:validation:XValidation:rule="string(self).matches('^[0-9]{1,12}([.][0-9]{1,3})?([kMG]|[KMG]i)?$') && quantity(string(self)).compareTo(quantity('128Mi')) >= 0 && quantity(string(self)).compareTo(quantity('64Gi')) <= 0",message="must be a quantity from 128Mi to 64Gi, such as 512Mi"
 	Memory *resource.Quantity `json:"memory,omitempty"`
 
 	// numaPolicy is the NUMA policy of this endpoint: Required, Preferred or Ignore; default placement.numaPolicy.
-	// +optional
 	NUMAPolicy NUMAPolicy `json:"numaPolicy,omitempty"`
 
 	// tolerations let this pod run on tainted nodes, at most 16, in addition to those of pods.tolerations.
-	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
@@ -153,12 +144,10 @@ func (c EndpointCPUs) Of(role string) int32 {
 // +kubebuilder:validation:XValidation:rule="[has(self.nodeName), has(self.nodeNames), has(self.nodeSelector)].filter(given, given).size() <= 1",message="give only one of nodeName, nodeNames and nodeSelector"
 type NodeSelection struct {
 	// nodeName is the name of the one node.
-	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	NodeName string `json:"nodeName,omitempty"`
 
 	// nodeNames are the names of the nodes to choose from, at most 500.
-	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=500
@@ -167,7 +156,6 @@ type NodeSelection struct {
 
 	// nodeSelector selects nodes by their labels. If nodeName and nodeNames are unset, too, any node is selected: of
 	// those with the requested resources, the one that fewest others need.
-	// +optional
 	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && self.matchLabels.size() > 0 || has(self.matchExpressions) && self.matchExpressions.size() > 0",message="nodeSelector: must have matchLabels or matchExpressions; to select any node, remove nodeSelector"
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && e.values.size() > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || e.values.size() == 0))",message="matchExpressions: operator must be In or NotIn with 1 to 64 values, or Exists or DoesNotExist without values"
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchLabels) || self.matchLabels.all(k, k.size() <= 317)",message="matchLabels: a key has at most 317 characters"
@@ -203,34 +191,28 @@ func (s *NodeSelection) Matcher() (matches func(*corev1.Node) bool, err error) {
 type PodSettings struct {
 	// annotations are CRI-O's annotations for low latency, such as irq-load-balancing.crio.io. They need a
 	// runtimeClassName that allows them.
-	// +optional
 	// +kubebuilder:validation:MaxProperties=5
 	Annotations map[string]string `json:"annotations,omitempty"`
 
 	// runtimeClassName is the RuntimeClass, such as performance-PROFILE on OpenShift.
-	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	RuntimeClassName string `json:"runtimeClassName,omitempty"`
 
 	// priorityClassName is the PriorityClass. Those of the system (system-) are not allowed.
-	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	PriorityClassName string `json:"priorityClassName,omitempty"`
 
 	// tolerations let the pods run on tainted nodes, at most 16; on cordoned ones, by node.kubernetes.io/unschedulable.
-	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 
 	// hugepages are huge pages for each endpoint, which Onload uses for its buffers.
-	// +optional
 	Hugepages *Hugepages `json:"hugepages,omitempty"`
 
 	// env are environment variables of the tools, at most 32: settings of Onload, VMA, XLIO and the sfnt tools.
-	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=32
@@ -261,7 +243,6 @@ type EnvVar struct {
 	// +kubebuilder:validation:Pattern=`^(EF|VMA|XLIO|MLX4|MLX5|MLX|SFNT)_[A-Z0-9_]+$`
 	Name string `json:"name"`
 	// value of the variable, in printable ASCII.
-	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:Pattern=`^[ -~]*$`
 	Value string `json:"value,omitempty"`

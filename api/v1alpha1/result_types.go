@@ -23,10 +23,8 @@ type CellResult struct {
 	Name    string `json:"name"`
 	Traffic `json:",inline"`
 	// latencyType is RTT, HalfRTT or InToOut (at the server's interface, from request to response); absent for streams.
-	// +optional
 	LatencyType ResultLatencyType `json:"latencyType,omitempty"`
 	// countedFrom is the start of latencies at a rate: Intended (when the message was scheduled) or Actual (when sent).
-	// +optional
 	// +kubebuilder:validation:Enum=Intended;Actual
 	CountedFrom string `json:"countedFrom,omitempty"`
 	// rounds is the number of rounds of the result.
@@ -36,50 +34,38 @@ type CellResult struct {
 	// lost is the number of messages without a sample: not answered or received, or out of the histogram's range.
 	Lost int64 `json:"lost"`
 	// lostFrom is the lowest percentile that is unknown because of lost or unrecorded messages, if there is one.
-	// +optional
 	LostFrom Percentile `json:"lostFrom,omitempty"`
 	// minNanoseconds is the exact smallest sample.
-	// +optional
 	MinNanoseconds *int64 `json:"minNanoseconds,omitempty"`
 	// meanNanoseconds is the mean of all samples.
-	// +optional
 	MeanNanoseconds *int64 `json:"meanNanoseconds,omitempty"`
 	// stddevNanoseconds is the standard deviation of all samples.
-	// +optional
 	StddevNanoseconds *int64 `json:"stddevNanoseconds,omitempty"`
 	// maxNanoseconds is the exact largest sample.
-	// +optional
 	MaxNanoseconds *int64 `json:"maxNanoseconds,omitempty"`
 	// percentiles are the known percentiles, in ascending order.
-	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=9
 	Percentiles []PercentileResult `json:"percentiles,omitempty"`
 	// needsSamples is the total number of samples that the first absent percentile needs; 0 if no percentile is absent.
-	// +optional
 	NeedsSamples int64 `json:"needsSamples,omitempty"`
 	// stepNanoseconds is the resolution of the percentiles of a tool that does not report samples. Each percentile is
 	// then the median of the tool's own percentiles over the rounds.
-	// +optional
 	StepNanoseconds int64 `json:"stepNanoseconds,omitempty"`
 	// spread is the variation of each percentile between the rounds, with two rounds or more.
-	// +optional
 	// +listType=map
 	// +listMapKey=percentile
 	// +kubebuilder:validation:MaxItems=9
 	Spread []Spread `json:"spread,omitempty"`
 	// ratios compare p50, p99 and p99.9 with those of the first variant; absent for the first variant itself.
-	// +optional
 	// +listType=map
 	// +listMapKey=percentile
 	// +kubebuilder:validation:MaxItems=3
 	Ratios []Ratio `json:"ratios,omitempty"`
 	// bandwidth is the result of a stream.
-	// +optional
 	Bandwidth *BandwidthResult `json:"bandwidth,omitempty"`
 	// outliers describes the events with which samples beyond p99.9 coincide, if the tool reports them.
-	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Outliers string `json:"outliers,omitempty"`
 }
@@ -149,11 +135,9 @@ type Ratio struct {
 	// +kubebuilder:validation:MaxLength=32
 	Estimate string `json:"estimate"`
 	// lower is the lower bound of the 95 % interval (exact Mann-Whitney); absent with fewer than four rounds a side.
-	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Lower string `json:"lower,omitempty"`
 	// upper is the upper bound of the 95 % interval; absent when there is none.
-	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Upper string `json:"upper,omitempty"`
 }
@@ -169,7 +153,6 @@ type BandwidthResult struct {
 	// sentBitsPerSecond is the rate at which the sender wrote to its socket, the median of the rounds.
 	SentBitsPerSecond int64 `json:"sentBitsPerSecond"`
 	// retransmits is the number of retransmitted TCP segments in all rounds; absent if the tool does not report it.
-	// +optional
 	Retransmits *int64 `json:"retransmits,omitempty"`
 }
 
@@ -195,11 +178,9 @@ type Endpoint struct {
 	// +kubebuilder:validation:MaxLength=253
 	Node string `json:"node"`
 	// kernel is the node's kernel release.
-	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Kernel string `json:"kernel,omitempty"`
 	// cpus is the list of CPUs that the pod may use, as in /proc/self/status.
-	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	CPUs string `json:"cpus,omitempty"`
 	// measuringCPU is the CPU to which the tool was pinned.
@@ -207,34 +188,27 @@ type Endpoint struct {
 	// cpuNUMANode is the NUMA node of the measuring CPU, -1 when unknown.
 	CPUNUMANode int32 `json:"cpuNUMANode"`
 	// interface is the interface that carried the messages.
-	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Interface string `json:"interface,omitempty"`
 	// address is the endpoint's address on the measured network.
-	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Address string `json:"address,omitempty"`
 	// mtu is the interface's MTU in bytes.
-	// +optional
 	MTU int32 `json:"mtu,omitempty"`
 	// driver is the interface's kernel driver.
-	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Driver string `json:"driver,omitempty"`
 	// pciAddress is the PCI address of the interface's device, if there is one.
-	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	PCIAddress string `json:"pciAddress,omitempty"`
 	// deviceNUMANode is the NUMA node of the device, -1 when unknown.
 	DeviceNUMANode int32 `json:"deviceNUMANode"`
 	// toolVersion is the version that the tool reports.
-	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	ToolVersion string `json:"toolVersion,omitempty"`
 	// placement is Verified if every request about placement, device and acceleration was proved at this endpoint.
 	Placement PlacementState `json:"placement"`
 	// proof are the checks, each with the expected and the found value.
-	// +optional
 	// +listType=map
 	// +listMapKey=check
 	// +kubebuilder:validation:MaxItems=24
@@ -265,11 +239,9 @@ type ProofLine struct {
 	// state is Proved, Failed, Unknown or Noted.
 	State ProofState `json:"state"`
 	// expected is the requested value; absent if the state is Noted.
-	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Expected string `json:"expected,omitempty"`
 	// found is the value that the agent or the API server reported.
-	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Found string `json:"found,omitempty"`
 }

@@ -28,12 +28,10 @@ type ValueRounds struct {
 	// +kubebuilder:validation:MaxItems=12
 	Values []int64 `json:"values"`
 	// low bounds each value from below; absent if all are exact.
-	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=12
 	Low []int64 `json:"low,omitempty"`
 	// high bounds each value from above; absent if all are exact.
-	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=12
 	High []int64 `json:"high,omitempty"`
@@ -49,11 +47,9 @@ type ValueLevel struct {
 // Session is what a benchmark measured of the values of spec.session on one boot of the client's node.
 type Session struct {
 	// bootID is the boot ID of the client's node.
-	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	BootID string `json:"bootID,omitempty"`
 	// rounds are the first rounds, by value; none if a defect of the results prevents every conclusion.
-	// +optional
 	// +listType=map
 	// +listMapKey=variant
 	// +listMapKey=cell
@@ -61,7 +57,6 @@ type Session struct {
 	// +kubebuilder:validation:MaxItems=32
 	Rounds []ValueRounds `json:"rounds,omitempty"`
 	// reference is what the verdict compared the session with; absent without accepted sessions of the node.
-	// +optional
 	Reference *SessionReference `json:"reference,omitempty"`
 }
 
@@ -71,10 +66,8 @@ type SessionReference struct {
 	// +kubebuilder:validation:MaxLength=512
 	Description string `json:"description"`
 	// samePeer says whether they are of the pair of nodes that was measured.
-	// +optional
 	SamePeer bool `json:"samePeer,omitempty"`
 	// provisional is why a Pass is no promise; absent if it is one.
-	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Provisional string `json:"provisional,omitempty"`
 }
@@ -87,14 +80,12 @@ type ReferenceSession struct {
 	// time is when it was accepted.
 	Time metav1.Time `json:"time"`
 	// bootID is the boot ID of the node.
-	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	BootID string `json:"bootID,omitempty"`
 	// peer is the node at the other end.
 	// +kubebuilder:validation:MaxLength=253
 	Peer string `json:"peer"`
 	// rounds are the first rounds, by value.
-	// +optional
 	// +listType=map
 	// +listMapKey=variant
 	// +listMapKey=cell
@@ -108,21 +99,17 @@ type MeasuredSession struct {
 	// time is when it was measured.
 	Time metav1.Time `json:"time"`
 	// bootID is the boot ID of the node.
-	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	BootID string `json:"bootID,omitempty"`
 	// peer is the node at the other end.
 	// +kubebuilder:validation:MaxLength=253
 	Peer string `json:"peer"`
 	// identity is the identity of the node without BootID. A value of more than 128 bytes ends in its digest.
-	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Identity map[string]string `json:"identity,omitempty"`
 	// accepted says whether its result was accepted.
-	// +optional
 	Accepted bool `json:"accepted,omitempty"`
 	// levels of the session, by value.
-	// +optional
 	// +listType=map
 	// +listMapKey=variant
 	// +listMapKey=cell

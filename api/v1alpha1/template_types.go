@@ -30,14 +30,12 @@ type LabelValue string
 // TemplateMetadata is the metadata that a template can give.
 type TemplateMetadata struct {
 	// labels are the labels of the benchmarks, at most 16.
-	// +optional
 	// +kubebuilder:validation:MaxProperties=16
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() <= 317)",message="a key has at most 317 characters"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k == 'tailgate.dev/series' || !k.startsWith('tailgate.dev/') && k != 'app.kubernetes.io/managed-by')",message="keys of tailgate.dev and app.kubernetes.io/managed-by are the operator's own, except tailgate.dev/series"
 	Labels map[string]LabelValue `json:"labels,omitempty"`
 
 	// annotations are the annotations of the benchmarks, at most 16.
-	// +optional
 	// +kubebuilder:validation:MaxProperties=16
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !k.startsWith('tailgate.dev/'))",message="keys of tailgate.dev are the operator's own"
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() <= 317 && self[k].size() <= 1024)",message="a key has at most 317 characters, a value 1024"

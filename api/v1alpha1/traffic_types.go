@@ -13,10 +13,8 @@ type Traffic struct {
 	// messageSize is the payload of each message, in bytes.
 	MessageSize int32 `json:"messageSize"`
 	// ratePerSecond is the number of messages that are sent each second (open loop); absent for ping-pong and streams.
-	// +optional
 	RatePerSecond int32 `json:"ratePerSecond,omitempty"`
 	// stream is true for a cell that measures bandwidth: messages go one way, as fast as possible.
-	// +optional
 	Stream bool `json:"stream,omitempty"`
 }
 
