@@ -174,7 +174,7 @@ func refusal(all ...error) string {
 func (r *Gates) members(ctx context.Context, s *snapshot) (time.Duration, error) {
 	var first error
 	if fresh := len(s.Verifications)+len(s.Retained)+len(s.Leaving) == 0; fresh && s.unsettled != nil && s.unsettled.Reason != v1alpha1.ReasonCannotSettle {
-		return 0, nil // The marks themselves would do harm.
+		return 0, nil // The marks would do harm, or stay for ever.
 	}
 	for i, node := range s.Missing {
 		if i == maxCreated {

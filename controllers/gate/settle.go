@@ -21,6 +21,12 @@ const suppliersFor = 10 * time.Second
 
 // observeSettling records why the gate could never verify its nodes, and returns when to look again.
 func (r *Gates) observeSettling(ctx context.Context, s *snapshot) (time.Duration, error) {
+	if r.Cluster != nil {
+		if never := preflight.Undecidable(s.Gate, r.Cluster.Tools[s.Gate.Spec.Template.Spec.Tool]); never != nil {
+			s.cannotSettle(never.Reason, never.String())
+			return 0, nil
+		}
+	}
 	if preflight.HeldBy(s.Gate) != nil || preflight.MeasuresCordoned(s.Gate) {
 		all, err := r.Memory.suppliers.get(ctx, r.Live, s.Now)
 		if err != nil {

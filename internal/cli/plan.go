@@ -194,7 +194,9 @@ func planGate(ctx context.Context, g *glimpse, of *v1alpha1.LatencyGate, notes [
 	p.Obstacle = p.Obstacle.InTemplate()
 	p.Kind, p.Namespace, p.Name = gates.name, "", of.Name
 	p.Gate = &PlannedGate{Nodes: len(out.Nodes), Held: slices.Concat([]string{}, out.Held), Waiting: out.Waiting}
-	switch {
+	switch never := preflight.Undecidable(of, observed.Driver); {
+	case never != nil:
+		p.Obstacle = never
 	case out.Never != "":
 		p.Obstacle = &preflight.Rejection{Reason: v1alpha1.ReasonCannotSettle, Message: out.Never}
 	case len(out.Waves) == 0 && len(out.Waiting) == 0:

@@ -17,6 +17,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/text"
+	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
 // Supplier is a Module of Kernel Module Management or a DaemonSet, which nodes may need before they can be measured.
@@ -93,6 +94,12 @@ const (
 	// maxSuppliers is the number of suppliers that fit in a message.
 	maxSuppliers = 3
 )
+
+// Undecidable rejects a gate with a rule that can neither pass nor fail, also if a first result is not compared. driver may be nil.
+func Undecidable(gate *v1alpha1.LatencyGate, driver tool.Driver) *Rejection {
+	template := &v1alpha1.LatencyBenchmark{Spec: gate.Spec.Template.Benchmark()}
+	return rulesCanDecide(Observed{Benchmark: template, Driver: driver}).InTemplate()
+}
 
 // Unsettled returns why a gate could never verify nodes, or would harm them, as the gate and the cluster are; an empty reason if
 // there is no known one. nodes are those of the gate, and suppliers those of the cluster.

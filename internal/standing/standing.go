@@ -86,7 +86,7 @@ func OfBenchmark(b *v1alpha1.LatencyBenchmark) Standing {
 }
 
 // unsettled are reasons of Operational with which no node can be verified without a user.
-var unsettled = map[string]bool{v1alpha1.ReasonDevicesWithheld: true, v1alpha1.ReasonTemplateTooLong: true}
+var unsettled = map[string]bool{v1alpha1.ReasonDevicesWithheld: true, v1alpha1.ReasonTemplateTooLong: true, v1alpha1.ReasonRuleUndecidable: true}
 
 // OfGate returns a LatencyGate's standing, from Passed. Without a user, inconclusive nodes do not
 // change, nor those that wait while it is suspended, that cannot be measured, or that belong to another.

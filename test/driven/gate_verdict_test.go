@@ -74,6 +74,29 @@ var _ = Describe("A gate", func() {
 		eventually(func() string { return w.Says(ctx, w.B) }).Should(HaveSuffix(heldBack))
 	})
 
+	It("takes no node while a round has too few samples for one of its rules", func(ctx SpecContext) {
+		w := NewGateWorld(ctx)
+		w.Start()
+		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
+			s.Template.Spec.Workload.RatesPerSecond = []int32{1000}
+			s.Template.Spec.Criteria.Rules[1].Metric = v1alpha1.MetricP99
+		}))
+		eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(Equal("False RuleUndecidable: " +
+			"spec.template.spec.criteria.rules: rule p99 maxIncrease 10% can neither pass nor fail: a round of tcp-64-at-1000 has at most 1000 samples, and p99 needs 10000; " +
+			"measure longer, at a higher rate, or a lower percentile"))
+		w.Settle()
+		all := &v1alpha1.LatencyVerificationList{}
+		Expect(k8s.List(ctx, all)).To(Succeed())
+		Expect(all.Items).To(BeEmpty())
+
+		By("without a rate, the number of samples is known only after a round")
+		Edit(ctx, g, func(g *v1alpha1.LatencyGate) {
+			g.Spec.Template.Spec.Workload.RatesPerSecond, g.Spec.Template.Spec.Criteria.Rules[1].Metric = nil, v1alpha1.MetricP90
+		})
+		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.B, isVerified)
+	})
+
 	It("takes two nodes that are ready at once for two machines, although they report one system UUID", func(ctx SpecContext) {
 		w := NewGateWorld(ctx)
 		for _, name := range []string{w.A, w.B} {
