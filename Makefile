@@ -71,7 +71,7 @@ PROCS = $(if $(E2E_VALUES),1)
 SUITES = unit integration devices localcluster e2e
 PACKAGES =
 FOCUS =
-# A file that describes the cluster of KUBECONFIG to the e2e specs (docs/e2e.md); empty: local clusters.
+# A file that describes the cluster of KUBECONFIG to the e2e specs (docs/internals/e2e.md); empty: local clusters.
 E2E_VALUES =
 
 .PHONY: help
@@ -129,11 +129,11 @@ localcluster: look ## As root: tests of the local cluster itself: it repairs wha
 	$(SUITE) localcluster
 
 .PHONY: devices
-devices: look ## As root: agents and proof on real VFs, PFs and NUMA nodes in an emulated machine (docs/lab.md).
+devices: look ## As root: agents and proof on real VFs, PFs and NUMA nodes in an emulated machine (docs/internals/lab.md).
 	$(SUITE) devices
 
 .PHONY: lab
-lab: look ## As root: upgrades and faults on a cluster of emulated machines (docs/lab.md); LAB_COMPONENTS: a folder of your CNI and device plugins.
+lab: look ## As root: upgrades and faults on a cluster of emulated machines (docs/internals/lab.md); LAB_COMPONENTS: a folder of your CNI and device plugins.
 	$(SUITE) lab selftest
 
 .PHONY: nightly
@@ -145,7 +145,7 @@ onload: ## As root: tests of the Onload in ONLOAD_DIR in an emulated machine (CO
 	ONLOAD_DIR='$(ONLOAD_DIR)' go test -v -count=1 -timeout 120m -tags e2e ./test/lab/onload
 
 .PHONY: lab-up
-lab-up: look ## As root: start a cluster whose nodes are emulated machines with real VFs, and install Tailgate (docs/lab.md).
+lab-up: look ## As root: start a cluster whose nodes are emulated machines with real VFs, and install Tailgate (docs/internals/lab.md).
 	$(DEMO) -install-only -lab
 
 .PHONY: lab-down
@@ -266,7 +266,7 @@ publish: ## In the release workflow: push the images in dist/, sign them, and cr
 	  skopeo copy --all --preserve-digests --digestfile=bin/digest oci-archive:dist/$$image.oci.tar docker://ghcr.io/tailgate-dev/$$image:$(VERSION); \
 	  DOCKER_CONFIG=$$(dirname "$$REGISTRY_AUTH_FILE") go tool -modfile=hack/tools/cosign.mod cosign sign --yes ghcr.io/tailgate-dev/$$image@$$(cat bin/digest); \
 	done
-	gh release create '$(VERSION)' --verify-tag --title '$(VERSION)' --notes 'See CHANGELOG.md and docs/releases.md.' $(if $(findstring -,$(VERSION)),--prerelease) dist/*
+	gh release create '$(VERSION)' --verify-tag --title '$(VERSION)' --notes 'See CHANGELOG.md and docs/internals/releases.md.' $(if $(findstring -,$(VERSION)),--prerelease) dist/*
 
 .PHONY: manifests
 manifests: ## Generate the CRDs and RBAC.

@@ -13,7 +13,7 @@ import (
 // +kubebuilder:validation:Enum=Unverified;Measuring;Verified;Away;Failed;Inconclusive
 type VerificationState string
 
-// The states. A node in any state but Verified is held back. docs/gates.md lists all transitions.
+// The states. A node in any state but Verified is held back. docs/internals/transitions.md lists all transitions.
 const (
 	// VerificationUnverified is for a node that is new or has changed, and waits to be measured.
 	VerificationUnverified VerificationState = "Unverified"

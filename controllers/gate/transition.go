@@ -122,7 +122,7 @@ var (
 	forgotten = slices.Concat(confirmed, []statusField{fieldChanged, fieldAcceptRefused})
 )
 
-// transitions are all transitions; docs/gates.md shows this table.
+// transitions are all transitions; docs/internals/transitions.md shows this table.
 var transitions = []transition{
 	{event: eventChanged, when: "the node is new, its identity changed, or `spec.verify` requests it", to: v1alpha1.VerificationUnverified,
 		clears: slices.Concat(confirmed, []statusField{fieldAcceptRefused}), does: []effect{noteChanges, processVerify, begin}},

@@ -236,7 +236,7 @@ func TestDocumentedTransitions(t *testing.T) {
 		want += strings.ReplaceAll(fmt.Sprintf("| %s | %s | %s | %s | %s |\n", from, tr.when, to, names(tr.clears...), names(setsOf(tr)...)), "|  |", "| |")
 	}
 	want = strings.ReplaceAll(want, "|  |", "| |")
-	docs.CheckTable(t, filepath.Join("..", ".."), "gates.md", "controllers/gate", want)
+	docs.CheckTable(t, filepath.Join("..", ".."), "internals/transitions.md", "controllers/gate", want)
 }
 
 // A node is as its gate found it from its first verification, if it was there before, until it changes. Neither a result nor a request

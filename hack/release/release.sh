@@ -130,7 +130,7 @@ $subjects
   ],
   "predicate": {
     "buildDefinition": {
-      "buildType": "$source/blob/$version/docs/releases.md",
+      "buildType": "$source/blob/$version/docs/internals/releases.md",
       "externalParameters": {"version": "$version"},
       "internalParameters": {"go": "$(go env GOVERSION)"},
       "resolvedDependencies": [{"uri": "git+$source@refs/tags/$version", "digest": {"gitCommit": "$commit"}}]

@@ -162,7 +162,7 @@ func wilson(k, n int) (text string, low float64) {
 }
 
 // TestBoots checks what a gate promises of boots: a Pass that is not provisional is wrong in at most 5 %, and at most 0.5 % of unchanged
-// boots fail, if boots differ by no more than the tolerance. With TAILGATE_BOOTS=1, it prints the table of docs/boots.md, of more gates.
+// boots fail, if boots differ by no more than the tolerance. With TAILGATE_BOOTS=1, it prints the table of docs/internals/boots.md, of more gates.
 func TestBoots(t *testing.T) {
 	equal := func(sd float64) func(int) float64 { return func(int) float64 { return sd } }
 	some := func(each int, few, others float64) func(int) float64 {

@@ -12,7 +12,7 @@ import (
 	"github.com/tailgate-dev/tailgate/test/docs"
 )
 
-// table returns the reasons of all messages as a table of docs/onload.md, in the order of the messages.
+// table returns the reasons of all messages as a table of docs/internals/onload-messages.md, in the order of the messages.
 func table() string {
 	var rows []string
 	add := func(f *Failure) {
@@ -34,7 +34,7 @@ func table() string {
 }
 
 func TestDocumentation(t *testing.T) {
-	docs.CheckTable(t, "../..", "onload.md", "internal/onload", table())
+	docs.CheckTable(t, "../..", "internals/onload-messages.md", "internal/onload", table())
 }
 
 // Every cause and every consequence has a reason, and no warning has one. An errno decides only where a message has one.

@@ -27,7 +27,7 @@ const (
 // depends on or the operator promises: containers and, of the agent's, image, command, environment,
 // resources, privileges, mounts and probes; networks and host namespaces; node and runtime class;
 // host paths and API tokens. Admission webhooks change these, or a user who adds a container for
-// debugging. docs/webhooks.md lists the changes that many clusters make to every pod, which Changed
+// debugging. docs/internals/webhooks.md lists the changes that many clusters make to every pod, which Changed
 // ignores; TestMutations compares that page with this function.
 //
 // The list is sorted and bounded. An entry is one line, such as "requests amd.com/sf_vf: 2 instead of 1". It never contains

@@ -16,7 +16,7 @@ import (
 
 // mutation is a change that an admission webhook or plugin of many clusters makes to a pod, as a JSON patch.
 type mutation struct {
-	// name is the name of its row in docs/webhooks.md.
+	// name is the name of its row in docs/internals/webhooks.md.
 	name  string
 	patch string
 	// image is the value of --bench-image; empty: the usual one.
@@ -169,9 +169,9 @@ var mutations = []mutation{
 }
 
 // TestMutations applies the changes of admission webhooks and plugins to the pod as kube-apiserver returned it, and compares
-// each verdict with its row in docs/webhooks.md.
+// each verdict with its row in docs/internals/webhooks.md.
 func TestMutations(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "webhooks.md"))
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "internals", "webhooks.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,14 +208,14 @@ func TestMutations(t *testing.T) {
 				verdict = "Failed"
 			}
 			if documented[m.name] != verdict {
-				t.Errorf("docs/webhooks.md has %q, want %q", documented[m.name], verdict)
+				t.Errorf("docs/internals/webhooks.md has %q, want %q", documented[m.name], verdict)
 			}
 			delete(documented, m.name)
 		})
 	}
 	for name := range documented {
 		if name != "webhook or plugin" {
-			t.Errorf("docs/webhooks.md has %q, which no test has", name)
+			t.Errorf("docs/internals/webhooks.md has %q, which no test has", name)
 		}
 	}
 }

@@ -276,9 +276,9 @@ func markdown() string {
 	return out.String()
 }
 
-// TestShapesPage checks that docs/support.md contains the table.
+// TestShapesPage checks that docs/internals/shapes.md contains the table.
 func TestShapesPage(t *testing.T) {
-	docs.CheckTable(t, filepath.Join("..", ".."), "support.md", "internal/proof", markdown())
+	docs.CheckTable(t, filepath.Join("..", ".."), "internals/shapes.md", "internal/proof", markdown())
 }
 
 // blocks reports whether a check prevents a verdict on a run.

@@ -140,21 +140,19 @@ var noBounds = map[string]bool{
 	"internal/result.maxShown": true, "internal/result.mostIntervals": true,
 }
 
-// TestBounds: the table of bounds in docs/security.md has each constant of the code that limits input, with its value.
+// TestBounds: the table of bounds in docs/internals/bounds.md has each constant of the code that limits input, with its value.
 func TestBounds(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(root, "docs", "security.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "internals", "bounds.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, _ := strings.Cut(string(page), "\n## Bounds\n")
-	table, _, _ = strings.Cut(table, "\n## ")
 	code := map[string]constants{}
 	for _, folder := range readers {
 		code[folder] = constantsOf(t, folder)
 	}
 	listed := map[string]bool{}
 	named := regexp.MustCompile("`((?:cmd|controllers|internal)/[a-z/]+)\\.([A-Za-z]+)`")
-	for line := range strings.Lines(table) {
+	for line := range strings.Lines(string(page)) {
 		cells := strings.Split(line, "|")
 		if len(cells) != 6 {
 			continue
@@ -163,18 +161,18 @@ func TestBounds(t *testing.T) {
 			listed[m[1]+"."+m[2]] = true
 			c := code[m[1]].values[m[2]]
 			if c == nil {
-				t.Errorf("docs/security.md has the bound %s.%s, which the code does not have", m[1], m[2])
+				t.Errorf("docs/internals/bounds.md has the bound %s.%s, which the code does not have", m[1], m[2])
 				continue
 			}
 			if ways := written(c); !regexp.MustCompile(`(^|[^0-9,])(` + strings.Join(ways, "|") + `)($|[^0-9,]|,[^0-9])`).MatchString(cells[2]) {
-				t.Errorf("docs/security.md writes %s.%s as %q; it is %s", m[1], m[2], strings.TrimSpace(cells[2]), strings.Join(ways, " or "))
+				t.Errorf("docs/internals/bounds.md writes %s.%s as %q; it is %s", m[1], m[2], strings.TrimSpace(cells[2]), strings.Join(ways, " or "))
 			}
 		}
 	}
 	for folder, all := range code {
 		for name, position := range all.limits {
 			if full := folder + "." + name; !listed[full] && !noBounds[full] {
-				t.Errorf("the table of bounds in docs/security.md does not have %s (%s)", full, position)
+				t.Errorf("the table of bounds in docs/internals/bounds.md does not have %s (%s)", full, position)
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-// Package docs reads the pages of the documentation, README.md and docs/*.md, for tests: the commands that run on the
+// Package docs reads the pages of the documentation, README.md and those in docs/ and its folders, for tests: the commands that run on the
 // local cluster, the files that they use, and the targets of links.
 //
 // Every fenced block has one of these languages, so that no block is omitted by mistake:
@@ -147,7 +147,13 @@ func inFirstColumn(n ast.Node) bool {
 
 // Pages reads all pages of the repository at root, README.md first.
 func Pages(root string) ([]Page, error) {
-	files, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	var files []string
+	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, _ fs.DirEntry, err error) error {
+		if filepath.Ext(path) == ".md" {
+			files = append(files, path)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("looking for pages: %w", err)
 	}

@@ -105,6 +105,17 @@ func TestLinks(t *testing.T) {
 	for _, p := range pages {
 		anchors[p.Path] = p.Anchors
 	}
+	for _, name := range []string{"CONTRIBUTING.md", "CHANGELOG.md", "MAINTAINERS.md", "ROADMAP.md", "SECURITY.md"} {
+		source, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := Parse(name, source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages, anchors[name] = append(pages, p), p.Anchors
+	}
 	for _, p := range pages {
 		for _, link := range p.Links {
 			if strings.Contains(link.To, "://") {
@@ -215,18 +226,52 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// TestPagesAreListed: docs/README.md links to every other page.
+// internals is the folder of the pages for contributors.
+const internals = "docs/internals"
+
+// TestPagesAreListed: docs/README.md links to every other page for users, and to the index of the pages for contributors, which
+// links to all of these.
 func TestPagesAreListed(t *testing.T) {
 	pages := pagesOf(t)
-	const index = "docs/README.md"
-	i := slices.IndexFunc(pages, func(p Page) bool { return p.Path == index })
-	if i < 0 {
-		t.Fatalf("there is no %s", index)
+	listed := map[string]bool{}
+	for _, p := range pages {
+		for _, l := range p.Links {
+			if p.Path == "docs/README.md" || p.Path == internals+"/README.md" {
+				listed[p.Path+" "+path.Join(path.Dir(p.Path), l.To)] = true
+			}
+		}
 	}
 	for _, p := range pages {
-		if p.Path != index && !slices.ContainsFunc(pages[i].Links, func(l Link) bool { return path.Join("docs", l.To) == p.Path }) {
+		index := "docs/README.md"
+		if path.Dir(p.Path) == internals && path.Base(p.Path) != "README.md" {
+			index = internals + "/README.md"
+		}
+		if p.Path != index && !listed[index+" "+p.Path] {
 			t.Errorf("%s has no link to %s", index, p.Path)
 		}
+	}
+}
+
+// mostWords is the limit of all pages for users, without the generated reference of the API.
+const mostWords = 54_500
+
+// TestWords: the pages for users have at most mostWords words. What only contributors need stands in docs/internals.
+func TestWords(t *testing.T) {
+	total := 0
+	for _, p := range pagesOf(t) {
+		if path.Dir(p.Path) == internals || p.Path == "docs/api.md" {
+			continue
+		}
+		content, err := os.ReadFile(filepath.Join(root, p.Path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		words := len(strings.Fields(string(content)))
+		t.Logf("%6d %s", words, p.Path)
+		total += words
+	}
+	if total > mostWords {
+		t.Errorf("README.md and docs/ have %d words, more than %d: shorten a page, link to the reference, or move what only contributors need to %s", total, mostWords, internals)
 	}
 }
 
@@ -263,20 +308,22 @@ func TestCodeMap(t *testing.T) {
 	}
 }
 
-// TestErrorRates: the documented error rates are those that the tests of the verdict simulate.
-func TestErrorRates(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(root, "docs", "verdicts.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range []string{"error-rates.md", "error-rates-mixtures.md", "error-rates-levels.md", "error-rates-stalls.md", "error-rates-cells.md", "error-rates-broken.md", "error-rates-memory.md"} {
-		simulated, err := os.ReadFile(filepath.Join(root, "internal", "verdict", "testdata", file))
-		if err != nil {
-			t.Fatal(err)
+// TestSimulations: docs/internals has a link to each table that the tests of verdicts and sessions simulate.
+func TestSimulations(t *testing.T) {
+	for _, tables := range []struct{ page, files string }{
+		{internals + "/error-rates.md", "internal/verdict/testdata/error-rates*.md"},
+		{internals + "/boots.md", "internal/sessions/testdata/*.md"},
+	} {
+		files, err := filepath.Glob(filepath.Join(root, tables.files))
+		if err != nil || len(files) < 4 {
+			t.Fatalf("%d tables in %s: %v", len(files), tables.files, err)
 		}
-		_, table, _ := strings.Cut(string(simulated), "\n") // The first line is a comment.
-		if !strings.Contains(string(page), table) {
-			t.Errorf("docs/verdicts.md does not have the table of internal/verdict/testdata/%s; copy it:\n%s", file, table)
+		pages := pagesOf(t)
+		links := pages[slices.IndexFunc(pages, func(p Page) bool { return p.Path == tables.page })].Links
+		for _, file := range files {
+			if !slices.ContainsFunc(links, func(l Link) bool { return filepath.Join(root, internals, l.To) == file }) {
+				t.Errorf("%s has no link to %s", tables.page, file)
+			}
 		}
 	}
 }
@@ -321,23 +368,6 @@ func TestMetrics(t *testing.T) {
 	}
 	if !strings.Contains(string(page), table) {
 		t.Errorf("docs/verdicts.md does not have the table of the API's metrics:\n%s", table)
-	}
-}
-
-// TestBoots: the tables of docs/boots.md are those that the tests of the sessions simulate.
-func TestBoots(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(root, "docs", "boots.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range []string{"fleets.md", "warm-up.md", "changes.md", "peers.md"} {
-		table, err := os.ReadFile(filepath.Join(root, "internal", "sessions", "testdata", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !strings.Contains(string(page), string(table)) {
-			t.Errorf("docs/boots.md does not have the table of internal/sessions/testdata/%s; copy it:\n%s", file, table)
-		}
 	}
 }
 

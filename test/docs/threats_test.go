@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// Each line of docs/threats.md names tests or specs that exist, in the packages that it names, or "none".
+// Each line of docs/internals/threats.md names tests or specs that exist, in the packages that it names, or "none".
 func TestThreatsAreTested(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(root, "docs", "threats.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "internals", "threats.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +23,7 @@ func TestThreatsAreTested(t *testing.T) {
 			continue
 		}
 		if left := named.ReplaceAllString(tests, ""); left != "" {
-			t.Errorf("%s: docs/threats.md has neither tests nor \"none\" but %q", attack, left)
+			t.Errorf("%s: docs/internals/threats.md has neither tests nor \"none\" but %q", attack, left)
 		}
 		for _, m := range named.FindAllStringSubmatch(tests, -1) {
 			files, err := filepath.Glob(filepath.Join(root, m[1], "*_test.go"))
@@ -45,12 +45,12 @@ func TestThreatsAreTested(t *testing.T) {
 					text = "(" + name
 				}
 				if !strings.Contains(all.String(), text) {
-					t.Errorf("%s: docs/threats.md names %s, which %s does not have", attack, name, m[1])
+					t.Errorf("%s: docs/internals/threats.md names %s, which %s does not have", attack, name, m[1])
 				}
 			}
 		}
 	}
 	if found < 35 {
-		t.Errorf("docs/threats.md names %d tests", found)
+		t.Errorf("docs/internals/threats.md names %d tests", found)
 	}
 }

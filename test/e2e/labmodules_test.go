@@ -135,7 +135,7 @@ var _ = Describe("The lab with a device plugin in a DaemonSet", Label("lab"), fu
 			Skip("the nodes are no machines of their own; see make lab")
 		}
 		if err := kube.Get(ctx, types.NamespacedName{Namespace: "kube-system", Name: "labcomponents"}, plugin); err != nil {
-			Skip("the device plugin is no DaemonSet: use the folder of lab-components (docs/lab.md)")
+			Skip("the device plugin is no DaemonSet: use the folder of lab-components (docs/internals/lab.md)")
 		}
 	})
 

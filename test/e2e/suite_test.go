@@ -3,7 +3,7 @@
 // Package e2e tests Tailgate as users have it: installed from its images in a cluster of real kubelets, driven through the
 // API. By default each process of the suite starts its own local cluster. The clusters are removed at the end, even if specs
 // failed. With E2E_VALUES a single process uses the cluster of KUBECONFIG, which that file describes, and leaves it
-// unchanged; see docs/e2e.md. With E2E_LAB the nodes of its cluster are emulated machines (docs/lab.md).
+// unchanged; see docs/internals/e2e.md. With E2E_LAB the nodes of its cluster are emulated machines (docs/internals/lab.md).
 package e2e
 
 import (

@@ -1,6 +1,6 @@
 // Package faults is the table of how a benchmark reacts to failures: twelve faults in six states. Each cell holds the
 // expectation of its spec. The specs of test/driven, test/integration and test/e2e take their expectations from here, each suite
-// fails if it has no spec for one of its cells, and the table in docs/faults.md is printed from here.
+// fails if it has no spec for one of its cells, and the table in docs/internals/faults.md is printed from here.
 package faults
 
 import (
@@ -158,7 +158,7 @@ func Find(fault Fault, state State) Cell {
 	panic(fmt.Sprintf("the table has no cell %q, %q", fault, state))
 }
 
-// Markdown returns the table as in docs/faults.md.
+// Markdown returns the table as in docs/internals/faults.md.
 func Markdown() string {
 	var text strings.Builder
 	text.WriteString("| fault |")

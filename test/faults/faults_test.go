@@ -42,7 +42,7 @@ func TestTableIsWhole(t *testing.T) {
 	}
 }
 
-// TestPage: docs/faults.md has the table that the specs check.
+// TestPage: docs/internals/faults.md has the table that the specs check.
 func TestPage(t *testing.T) {
-	docs.CheckTable(t, filepath.Join("..", ".."), "faults.md", "test/faults", Markdown())
+	docs.CheckTable(t, filepath.Join("..", ".."), "internals/faults.md", "test/faults", Markdown())
 }

@@ -14,7 +14,7 @@ type Options struct {
 	// Number distinguishes clusters that run side by side, 0 to maxClusters-1. Cluster 0 starts first and ends last: it alone
 	// prepares the machine and builds the commands of all nodes, and its Down takes down the others. The lab has no number.
 	Number int
-	// Lab makes the nodes guests: emulated machines with their own kernels and network cards; see docs/lab.md.
+	// Lab makes the nodes guests: emulated machines with their own kernels and network cards; see docs/internals/lab.md.
 	Lab bool
 	// Images are tarballs that the guests of the lab get in addition to the sandbox image. Up puts them onto the disks that it makes,
 	// which takes less time than Load.

@@ -1,11 +1,12 @@
 //go:build site
 
-// Package site tests in a browser the site that `make site` builds from docs/. `make site` runs the test.
 package site
 
 import (
 	"context"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -28,13 +29,11 @@ type page struct {
 
 // Every link leads to a page and a heading that exist, and axe-core finds no violation, on a wide and on a narrow screen.
 func TestSite(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(built, "*.html"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	sources, err := filepath.Glob("../../docs/*.md")
-	if err != nil || len(files) != len(sources) {
-		t.Fatalf("%d pages of %d files in docs/: %v", len(files), len(sources), err)
+	files := filesIn(t, built, ".html")
+	// The pages for contributors are not on the site.
+	sources := slices.DeleteFunc(filesIn(t, "../../docs", ".md"), func(name string) bool { return strings.HasPrefix(name, "internals/") })
+	if len(files) != len(sources) {
+		t.Fatalf("%d pages of %d files in docs/", len(files), len(sources))
 	}
 	axe, err := chromium.Axe(t.Context())
 	if err != nil {
@@ -43,13 +42,15 @@ func TestSite(t *testing.T) {
 	browser := chromium.Start(t, 2*time.Minute)
 	pages := map[string]page{}
 	for _, file := range files {
-		pages[filepath.Base(file)] = visit(t, browser, file, axe)
+		pages[file] = visit(t, browser, file, axe)
 	}
 	for name, p := range pages {
 		for _, link := range p.Links {
 			to, anchor, _ := strings.Cut(link, "#")
 			if to == "" {
 				to = name
+			} else {
+				to = path.Join(path.Dir(name), to)
 			}
 			if target, ok := pages[to]; !ok && !exists(to) {
 				t.Errorf("%s: there is no page for the link %s", name, link)
@@ -60,25 +61,40 @@ func TestSite(t *testing.T) {
 	}
 }
 
+// filesIn returns the files of a folder and its folders that end in ext, with slashes.
+func filesIn(t *testing.T, folder, ext string) []string {
+	t.Helper()
+	var files []string
+	err := fs.WalkDir(os.DirFS(folder), ".", func(name string, _ fs.DirEntry, err error) error {
+		if path.Ext(name) == ext {
+			files = append(files, name)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
 func exists(name string) bool {
 	_, err := os.Stat(filepath.Join(built, name))
 	return err == nil
 }
 
-// visit opens a page and checks it on its own.
-func visit(t *testing.T, browser context.Context, file, axe string) page {
+// visit opens the page with a name and checks it on its own.
+func visit(t *testing.T, browser context.Context, name, axe string) page {
 	t.Helper()
 	ctx, stop := chromedp.NewContext(browser)
 	defer stop()
 	ctx, stop = context.WithTimeout(ctx, 2*time.Minute)
 	defer stop()
-	path, err := filepath.Abs(file)
+	file, err := filepath.Abs(filepath.Join(built, name))
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := filepath.Base(file)
 	for _, width := range []int64{1280, 400} {
-		if err := chromedp.Do(ctx, chromedp.EmulateViewport(width, 900), chromedp.Navigate("file://"+path)); err != nil {
+		if err := chromedp.Do(ctx, chromedp.EmulateViewport(width, 900), chromedp.Navigate("file://"+file)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := chromedp.Run(ctx, chromedp.Evaluate[bool](axe+"; true")); err != nil {

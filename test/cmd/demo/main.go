@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	fs := flag.NewFlagSet("demo", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	installOnly := fs.Bool("install-only", false, "start the cluster and install Tailgate, and measure nothing")
-	lab := fs.Bool("lab", false, "the nodes are emulated machines (docs/lab.md)")
+	lab := fs.Bool("lab", false, "the nodes are emulated machines (docs/internals/lab.md)")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}

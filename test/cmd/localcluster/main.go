@@ -23,7 +23,7 @@ const usage = `usage: localcluster VERB
   load TAR...  import images into both nodes
   kubeconfig   print the path of the kubeconfig
   lab-up, lab-down, lab-status, lab-load TAR...
-               the same with nodes that are emulated machines (docs/lab.md)
+               the same with nodes that are emulated machines (docs/internals/lab.md)
   lab-components DIR
                write the project's CNI and device plugins as a folder that LAB_COMPONENTS can name
   upgrade NODE restart a node's kubelet as after an upgrade of its operating system

@@ -1,4 +1,4 @@
-// Package values describes a cluster to the end-to-end tests; docs/e2e.md explains each key.
+// Package values describes a cluster to the end-to-end tests; docs/internals/e2e.md explains each key.
 package values
 
 import (

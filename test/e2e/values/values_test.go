@@ -56,13 +56,13 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// The sample has every key, and docs/e2e.md explains every key.
+// The sample has every key, and docs/internals/e2e.md explains every key.
 func TestSample(t *testing.T) {
 	v, err := Read("sriov.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("../../../docs/e2e.md")
+	page, err := os.ReadFile("../../../docs/internals/e2e.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestSample(t *testing.T) {
 				t.Errorf("sriov.yaml has no %s%s", prefix, name)
 			}
 			if !regexp.MustCompile("(?m)^\\| .*`" + regexp.QuoteMeta(prefix+name) + "`.* \\|").Match(page) {
-				t.Errorf("docs/e2e.md has no row of %s%s", prefix, name)
+				t.Errorf("docs/internals/e2e.md has no row of %s%s", prefix, name)
 			}
 		}
 	}
