@@ -194,7 +194,7 @@ func (f Figure) value(v *int64) string {
 	case v == nil:
 		return "-"
 	case f.Unit == v1alpha1.UnitNanoseconds:
-		return stats.FormatLatency(*v)
+		return stats.Micros(*v) + "µs"
 	case f.Unit == v1alpha1.UnitBitsPerSecond:
 		return stats.FormatBitRate(*v)
 	}

@@ -209,7 +209,8 @@ func TestIntervalsHaveTables(t *testing.T) {
 	for _, table := range latencies(results) {
 		got = append(got, table.heading+" "+table.rows[0].Name)
 	}
-	want := []string{"LATENCY: HalfRTT tcp-64", "LATENCY: InToOut tcp-64-captured", "LATENCY: HalfRTT from the intended send udp-64-at-1000"}
+	want := []string{"LATENCY of variant default: HalfRTT, µs, 0 rounds tcp-64", "LATENCY of variant default: InToOut, µs, 0 rounds tcp-64-captured",
+		"LATENCY of variant default: HalfRTT from the intended send, µs, 0 rounds udp-64-at-1000"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

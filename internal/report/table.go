@@ -79,7 +79,6 @@ var (
 	roundsColumn  = countColumn("ROUNDS", func(r v1alpha1.CellResult) int64 { return int64(r.Rounds) })
 	samplesColumn = countColumn("SAMPLES", func(r v1alpha1.CellResult) int64 { return r.Samples })
 	lostColumn    = countColumn("LOST", func(r v1alpha1.CellResult) int64 { return r.Lost })
-	meanColumn    = latencyColumn("MEAN", stats.FormatLatency, func(r v1alpha1.CellResult) *int64 { return r.MeanNanoseconds })
 )
 
 func countColumn(title string, of func(v1alpha1.CellResult) int64) tableColumn {
@@ -106,7 +105,7 @@ func figureColumns(percentiles []v1alpha1.Percentile, format func(int64) string,
 	columns := []tableColumn{samplesColumn, lostColumn,
 		column("MIN", func(r v1alpha1.CellResult) *int64 { return r.MinNanoseconds }), column("MEAN", func(r v1alpha1.CellResult) *int64 { return r.MeanNanoseconds })}
 	for _, p := range percentiles {
-		columns = append(columns, tableColumn{strings.ToUpper(string(p)), func(r v1alpha1.CellResult) string { return percentile(r, p, format) }})
+		columns = append(columns, percentileColumn(p, format))
 	}
 	columns = append(columns, column("MAX", func(r v1alpha1.CellResult) *int64 { return r.MaxNanoseconds }))
 	if deviation {
@@ -120,8 +119,8 @@ func TablePercentiles() []v1alpha1.Percentile {
 	return slices.DeleteFunc(rounds.Percentiles(), func(p v1alpha1.Percentile) bool { return p == v1alpha1.P75 || p == v1alpha1.P95 })
 }
 
-func percentileColumn(p v1alpha1.Percentile) tableColumn {
-	return tableColumn{strings.ToUpper(string(p)), func(r v1alpha1.CellResult) string { return percentile(r, p, stats.FormatLatency) }}
+func percentileColumn(p v1alpha1.Percentile, format func(int64) string) tableColumn {
+	return tableColumn{strings.ToUpper(string(p)), func(r v1alpha1.CellResult) string { return percentile(r, p, format) }}
 }
 
 type resultTable struct {
@@ -171,14 +170,48 @@ func writeColumns(w io.Writer, heading string, flags uint, format string, lines 
 	return t.Flush()
 }
 
-// latencies returns a table for each interval, with a line for each cell with latencies.
+// latencies returns a table for each interval, with a line for each cell of the only variant. With percentiles up to p99.99 below
+// 100 µs it fits into 80 columns.
 func latencies(results []v1alpha1.CellResult) []resultTable {
 	var all []resultTable
 	for _, rows := range ByInterval(results) {
-		columns := append([]tableColumn{variantColumn, cellColumn, roundsColumn}, figureColumns(TablePercentiles(), stats.FormatLatency, true)...)
-		all = append(all, resultTable{"LATENCY: " + Interval(rows[0]), columns, rows})
+		heading, counts := counts(fmt.Sprintf("LATENCY of variant %s: %s, µs", rows[0].Variant, Interval(rows[0])), rows)
+		columns := append([]tableColumn{cellColumn}, counts...)
+		columns = append(columns, latencyColumn("MIN", stats.Micros, func(r v1alpha1.CellResult) *int64 { return r.MinNanoseconds }))
+		columns = append(columns, reached(rows, stats.Micros)...)
+		all = append(all, resultTable{heading, append(columns, latencyColumn("MAX", stats.Micros, func(r v1alpha1.CellResult) *int64 { return r.MaxNanoseconds })), rows})
 	}
 	return all
+}
+
+// counts returns the columns of rounds, samples and lost messages. An equal number of rounds is part of the heading.
+func counts(heading string, rows []v1alpha1.CellResult) (string, []tableColumn) {
+	var columns []tableColumn
+	if slices.ContainsFunc(rows, func(r v1alpha1.CellResult) bool { return r.Rounds != rows[0].Rounds }) {
+		columns = append(columns, roundsColumn)
+	} else {
+		heading += fmt.Sprintf(", %d rounds", rows[0].Rounds)
+	}
+	columns = append(columns, samplesColumn)
+	if slices.ContainsFunc(rows, func(r v1alpha1.CellResult) bool { return r.Lost > 0 }) {
+		columns = append(columns, lostColumn)
+	}
+	return heading, columns
+}
+
+// reached returns the columns of the mean and of the percentiles that any of the rows has. If no tool reports samples, only the mean
+// is exact.
+func reached(rows []v1alpha1.CellResult, format func(int64) string) []tableColumn {
+	var columns []tableColumn
+	if slices.ContainsFunc(rows, func(r v1alpha1.CellResult) bool { return r.StepNanoseconds > 0 }) {
+		columns = append(columns, latencyColumn("MEAN", format, func(r v1alpha1.CellResult) *int64 { return r.MeanNanoseconds }))
+	}
+	for _, p := range TablePercentiles() {
+		if slices.ContainsFunc(rows, func(r v1alpha1.CellResult) bool { return r.Percentile(p) != nil || summary.IsLost(r, p) }) {
+			columns = append(columns, percentileColumn(p, format))
+		}
+	}
+	return columns
 }
 
 // Interval describes what a cell's latencies count: HalfRTT, RTT from the intended send, InToOut.
@@ -220,33 +253,13 @@ func ByCell(results []v1alpha1.CellResult) [][]v1alpha1.CellResult {
 func comparison(reference string, results []v1alpha1.CellResult) []resultTable {
 	var all []resultTable
 	for _, rows := range ByCell(answered(results)) {
-		some := func(has func(v1alpha1.CellResult) bool) bool { return slices.ContainsFunc(rows, has) }
-		first := rows[0]
-		heading := fmt.Sprintf("LATENCY of %s: %s", first.Name, Interval(first))
-		columns := []tableColumn{variantColumn}
-		if some(func(r v1alpha1.CellResult) bool { return r.Rounds != first.Rounds }) {
-			columns = append(columns, roundsColumn)
-		} else {
-			heading += fmt.Sprintf(", %d rounds", first.Rounds)
-		}
-		columns = append(columns, samplesColumn)
-		if some(func(r v1alpha1.CellResult) bool { return r.Lost > 0 }) {
-			columns = append(columns, lostColumn)
-		}
-		// If a tool reports no samples, only the mean is exact.
-		if some(func(r v1alpha1.CellResult) bool { return r.StepNanoseconds > 0 }) {
-			columns = append(columns, meanColumn)
-		}
-		for _, p := range TablePercentiles() {
-			if some(func(r v1alpha1.CellResult) bool { return r.Percentile(p) != nil || summary.IsLost(r, p) }) {
-				columns = append(columns, percentileColumn(p))
-			}
-		}
+		heading, counts := counts(fmt.Sprintf("LATENCY of %s: %s", rows[0].Name, Interval(rows[0])), rows)
+		columns := append(append([]tableColumn{variantColumn}, counts...), reached(rows, stats.FormatLatency)...)
 		for _, p := range []v1alpha1.Percentile{v1alpha1.P50, v1alpha1.P99} {
 			columns = append(columns, tableColumn{"RATIO " + strings.ToUpper(string(p)), func(r v1alpha1.CellResult) string { return ratioText(r, reference, p) }})
 		}
 		heading += ", ratios to " + reference
-		if some(func(r v1alpha1.CellResult) bool { return slices.ContainsFunc(r.Ratios, summary.Bounded) }) {
+		if slices.ContainsFunc(rows, func(r v1alpha1.CellResult) bool { return slices.ContainsFunc(r.Ratios, summary.Bounded) }) {
 			heading += " with " + stats.Confidence
 		}
 		all = append(all, resultTable{heading, columns, rows})

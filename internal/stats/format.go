@@ -24,6 +24,12 @@ func FormatLatency(ns int64) string {
 	return fmt.Sprintf("%d.%02ds", hundredths/100, hundredths%100)
 }
 
+// Micros formats a latency in nanoseconds in microseconds with two decimals, for a column of one unit.
+func Micros(ns int64) string {
+	hundredths := roundTo(ns, 10)
+	return fmt.Sprintf("%d.%02d", hundredths/100, hundredths%100)
+}
+
 // FormatBitRate formats a bit rate for people, in the appropriate decimal unit: 940Mb/s, 9.41Gb/s.
 func FormatBitRate(bitsPerSecond int64) string {
 	for _, u := range []struct {
