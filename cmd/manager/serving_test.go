@@ -111,7 +111,7 @@ func presented(t *testing.T, address string) ([]byte, error) {
 
 func TestServingCertificate(t *testing.T) {
 	first, second := issue(t), issue(t)
-	// docs/gates.md describes this for argo-rollouts and Flagger. SSL_CERT_DIR is read once in a process, so no other test here
+	// docs/integrations/argo-rollouts-flagger.md describes this for argo-rollouts and Flagger. SSL_CERT_DIR is read once in a process, so no other test here
 	// may need a CA.
 	trusted := t.TempDir()
 	mount(t, trusted, map[string][]byte{"first.crt": first.ca, "second.crt": second.ca})

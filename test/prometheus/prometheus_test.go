@@ -109,7 +109,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// kured uses these names as docs/metrics.md describes, and other users in their own tools.
+// kured uses these names as docs/integrations/kured.md describes, and other users in their own tools.
 func TestNamesThatOthersUse(t *testing.T) {
 	all, _ := rules(t)
 	for _, want := range []string{"TailgateGateFailed", "TailgateGateNotPassed", "TailgateManagerAbsent"} {

@@ -1,0 +1,21 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/tailgate-dev/tailgate/test/docs"
+)
+
+// docs/cli.md has the commands as --help lists them.
+func TestPage(t *testing.T) {
+	table := "| command | what it does |\n|---|---|\n"
+	for _, c := range Command().Commands() {
+		if c.Name() == "help" || c.Name() == "completion" { // cobra's own
+			continue
+		}
+		table += fmt.Sprintf("| `%s` | %s |\n", strings.ReplaceAll(strings.TrimSuffix(c.Use, " [flags]"), "|", `\|`), c.Short)
+	}
+	docs.CheckTable(t, "../..", "cli.md", "internal/cli", table)
+}
