@@ -8,10 +8,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -73,15 +73,15 @@ func run(args []string, e entrypoint) int {
 	if err := flags.Parse(args); err != nil {
 		return fail(fmt.Errorf("%w; %s", err, usage))
 	}
-	if flags.NArg() == 0 || *cpus < 0 || *cpus > math.MaxInt32 || *wait < 0 {
+	if flags.NArg() == 0 || *cpus < 0 || *wait < 0 {
 		return fail(errors.New(usage))
 	}
 	path, err := exec.LookPath(flags.Arg(0))
 	if err != nil {
 		return fail(err)
 	}
-	pod := proof.WorkloadPod{CPUs: int32(*cpus)}
-	var requirements []proof.Requirement
+	pod := proof.WorkloadPod{Seen: result.Seen{Requests: map[string]string{"cpu": strconv.Itoa(*cpus)}}}
+	var requirements []string
 	if *require != "" {
 		if requirements, err = proof.ParseRequirements(*require, &pod); err != nil {
 			return fail(fmt.Errorf("--require: %w", err))
@@ -109,7 +109,7 @@ func run(args []string, e entrypoint) int {
 
 // await inspects again and again until the requirements are met or the time is over, and returns the last finding: the outcome, then the
 // lines that are not proved, then the others.
-func (e entrypoint) await(pod proof.WorkloadPod, requirements []proof.Requirement, iface string, wait time.Duration) (v1alpha1.VerdictOutcome, string) {
+func (e entrypoint) await(pod proof.WorkloadPod, requirements []string, iface string, wait time.Duration) (v1alpha1.VerdictOutcome, string) {
 	for began := time.Now(); ; {
 		var lines []proof.WorkloadLine
 		workload, err := e.inspect(iface)

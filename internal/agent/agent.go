@@ -167,7 +167,7 @@ func (e *endpoint) logf(format string, args ...any) {
 // document returns the result before the first cell.
 func (e *endpoint) document(address string) result.Document {
 	evidence := (host{root: e.Root, parent: e.Task.Parent, borrowed: e.Task.Borrowed}).gather(e.measuringCPU, e.cpus, e.iface, e.environ)
-	e.watch = host{root: e.Root}.watch(e.measuringCPU, e.iface.Name)
+	e.watch = host{root: e.Root}.watch(e.iface.Name, e.measuringCPU)
 	evidence.Node, evidence.Address = e.Node, address
 	evidence.CPUsAllowed, evidence.AgentCPU = e.cpusAllowed, int32(e.agentCPU)
 	return result.Document{

@@ -282,7 +282,7 @@ func server(t *testing.T, command string, args ...string) *endpoint {
 			Key:  "secret", Scratch: t.TempDir(), Log: io.Discard,
 		},
 		driver:       fakeTool{server: asTool(command, args...)},
-		measuringCPU: aCPU(t), cpus: []int{aCPU(t)}, watch: host{root: "/"}.watch(aCPU(t), "lo"),
+		measuringCPU: aCPU(t), cpus: []int{aCPU(t)}, watch: host{root: "/"}.watch("lo", aCPU(t)),
 	}
 }
 

@@ -191,7 +191,7 @@ func TestEveryFactIsDocumented(t *testing.T) {
 	} {
 		known(key)
 	}
-	w := host{root: "/"}.watch(aCPU(t), "lo")
+	w := host{root: "/"}.watch("lo", aCPU(t))
 	w.begin()
 	w.end()
 	for key := range w.deltas() {
@@ -321,7 +321,7 @@ func TestEvidenceIsBounded(t *testing.T) {
 	}
 	files := tunedServer()
 	files["proc/cmdline"] = strings.Repeat("a=b ", 1000)
-	e := &endpoint{Agent: &Agent{Root: fakeRoot(t, files).root}, cpus: []int{2}, watch: host{root: "/"}.watch(aCPU(t), "lo")}
+	e := &endpoint{Agent: &Agent{Root: fakeRoot(t, files).root}, cpus: []int{2}, watch: host{root: "/"}.watch("lo", aCPU(t))}
 	evidence := host{root: e.Root}.gather(2, e.cpus, net.Interface{Name: "net1"}, environ)
 	e.watch.begin()
 	e.watch.end()

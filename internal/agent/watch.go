@@ -21,13 +21,13 @@ import (
 
 const maxInterrupts = 16
 
-// watch adds up disturbances: of a CPU, the cgroup, an interface and its network namespace.
+// watch adds up disturbances: of CPUs, the cgroup, an interface and its network namespace. Idle states are those of the first CPU.
 type watch struct {
 	host
-	cpu   int
+	cpus  []int
 	iface string
-	// place is the CPU's index among possible CPUs, by which files are ordered; -1: unknown.
-	place int
+	// places are the indexes of the CPUs among possible CPUs, by which files are ordered; nil: unknown.
+	places []int
 	// limited are the folders of the cgroups that may have a quota, pressed has cpu.pressure.
 	limited []string
 	pressed string
@@ -42,10 +42,12 @@ type watch struct {
 	grown  map[string]int64
 }
 
-func (h host) watch(cpu int, iface string) *watch {
-	w := &watch{host: h, cpu: cpu, iface: iface, place: unknown, buffer: make([]byte, 64<<10), grown: map[string]int64{}}
+func (h host) watch(iface string, cpus ...int) *watch {
+	w := &watch{host: h, cpus: cpus, iface: iface, buffer: make([]byte, 64<<10), grown: map[string]int64{}}
 	if possible, err := result.ParseCPUs(h.read("sys/devices/system/cpu/possible")); err == nil {
-		w.place = slices.Index(possible.List(), cpu)
+		for _, cpu := range cpus {
+			w.places = append(w.places, slices.Index(possible.List(), cpu))
+		}
 	}
 	limited, version := h.cgroups("cpu", "cpu.max", "cpu.cfs_quota_us")
 	// Beside version 1, the processes of many containers are in one cgroup of version 2.
@@ -135,20 +137,20 @@ const loopback = "lo"
 
 func (w *watch) counters() map[string]int64 {
 	all := map[string]int64{}
-	in := place(w.cpu, w.iface)
+	in := place(w.cpus[0], w.iface)
 	for name, path := range result.Counters {
 		put(all, name, w.read(in.Replace(path)))
 	}
-	for _, state := range w.idleStates(w.cpu) {
+	for _, state := range w.idleStates(w.cpus[0]) {
 		if n, err := strconv.ParseInt(w.read(filepath.Join(state, "usage")), 10, 64); err == nil {
 			all["cpu.cstate."+w.read(filepath.Join(state, "name"))] += n
 		}
 	}
 	w.interrupts(all)
-	w.scan("proc/interrupts", perCPU("interrupt.", w.cpu, all))
-	w.scan("proc/softirqs", perCPU("softirq.", w.cpu, all))
-	w.scan("proc/stat", func(l []byte) { cpuTimes(l, w.cpu, all) })
-	w.scan("proc/schedstat", scheduler(w.cpu, all))
+	w.scan("proc/interrupts", perCPU("interrupt.", w.cpus, all))
+	w.scan("proc/softirqs", perCPU("softirq.", w.cpus, all))
+	w.scan("proc/stat", func(l []byte) { cpuTimes(l, w.cpus, all) })
+	w.scan("proc/schedstat", scheduler(w.cpus, all))
 	w.scan("proc/net/snmp", protocols(all))
 	w.scan("proc/net/netstat", protocols(all))
 	w.scan("proc/net/snmp6", func(l []byte) { // a name and a value
@@ -187,18 +189,18 @@ func (w *watch) scan(path string, line func([]byte)) {
 	}
 }
 
-// interrupts counts the CPU's device interrupts, even if /proc/interrupts is hidden.
+// interrupts counts the device interrupts of the CPUs, even if /proc/interrupts is hidden.
 func (w *watch) interrupts(all map[string]int64) {
-	if w.place < 0 {
-		return
-	}
 	folders, err := os.ReadDir(filepath.Join(w.root, "sys/kernel/irq"))
 	if err != nil {
 		return
 	}
 	for _, folder := range folders {
-		if n, ok := nth(w.readInto("sys/kernel/irq/"+folder.Name()+"/per_cpu_count"), w.place); ok {
-			all[irqPrefix+folder.Name()] = n
+		counts := w.readInto("sys/kernel/irq/" + folder.Name() + "/per_cpu_count")
+		for _, place := range w.places {
+			if n, ok := nth(counts, place); ok {
+				all[irqPrefix+folder.Name()] += n
+			}
 		}
 	}
 }
@@ -219,6 +221,9 @@ func (w *watch) readInto(path string) []byte {
 
 // nth returns the number at an index, from 0, in a list separated by commas.
 func nth(list []byte, place int) (int64, bool) {
+	if place < 0 {
+		return 0, false
+	}
 	for range place {
 		_, rest, ok := bytes.Cut(list, []byte{','})
 		if !ok {
@@ -231,32 +236,39 @@ func nth(list []byte, place int) (int64, bool) {
 	return n, err == nil && n >= 0
 }
 
-// put stores the value of a counter, unless it is negative or not a number.
+// put adds the value of a counter, unless it is negative or not a number.
 func put(all map[string]int64, name, value string) {
 	if n, err := strconv.ParseInt(value, 10, 64); err == nil && n >= 0 {
-		all[name] = n
+		all[name] += n
 	}
 }
 
 // perCPU returns a reader of /proc/interrupts or /proc/softirqs, with a column for each CPU.
-func perCPU(prefix string, cpu int, all map[string]int64) func([]byte) {
-	// column is the index of the CPU's column; columns is -1 before the first line.
-	column, columns := -1, -1
+func perCPU(prefix string, cpus []int, all map[string]int64) func([]byte) {
+	// own are the indexes of the columns of the CPUs; columns is -1 before the first line.
+	own, columns := []int(nil), -1
 	return func(l []byte) {
 		l = bytes.TrimSpace(l)
 		if columns < 0 {
-			cpus := strings.Fields(string(l))
-			column, columns = slices.Index(cpus, "CPU"+strconv.Itoa(cpu)), len(cpus)
+			names := strings.Fields(string(l))
+			for _, cpu := range cpus {
+				if column := slices.Index(names, "CPU"+strconv.Itoa(cpu)); column >= 0 {
+					own = append(own, column)
+				}
+			}
+			columns = len(names)
 			return
 		}
 		// Device interrupts have numbers, and are counted elsewhere.
-		if column < 0 || len(l) == 0 || l[0] >= '0' && l[0] <= '9' {
+		if len(l) == 0 || l[0] >= '0' && l[0] <= '9' {
 			return
 		}
 		name, rest, ok := strings.Cut(string(l), ":")
 		// A counter of the whole machine has only one column.
 		if values := strings.Fields(rest); ok && name != "" && len(values) >= columns {
-			put(all, prefix+strings.ToLower(name), values[column])
+			for _, column := range own {
+				put(all, prefix+strings.ToLower(name), values[column])
+			}
 		}
 	}
 }
@@ -265,30 +277,37 @@ func perCPU(prefix string, cpu int, all map[string]int64) func([]byte) {
 const tick = 10 // ms
 
 // cpuTimes reads a CPU in /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal.
-func cpuTimes(l []byte, cpu int, all map[string]int64) {
+func cpuTimes(l []byte, cpus []int, all map[string]int64) {
 	if !bytes.HasPrefix(l, []byte("cpu")) { // some lines are very long
 		return
 	}
 	fields := strings.Fields(string(l))
-	if len(fields) < 9 || fields[0] != "cpu"+strconv.Itoa(cpu) {
+	if len(fields) < 9 || !isOneOf(fields[0], cpus) {
 		return
 	}
-	for name, i := range map[string]int{"cpu.irq-ms": 6, "cpu.softirq-ms": 7, "cpu.steal-ms": 8} {
-		if n, err := strconv.ParseInt(fields[i], 10, 64); err == nil && n >= 0 {
-			all[name] = n * tick
+	for i, name := range []string{"cpu.threads-ms", "cpu.threads-ms", "cpu.threads-ms", "", "", "cpu.irq-ms", "cpu.softirq-ms", "cpu.steal-ms"} {
+		if n, err := strconv.ParseInt(fields[i+1], 10, 64); err == nil && n >= 0 && name != "" {
+			all[name] += n * tick
 		}
 	}
 }
 
+// isOneOf reports whether a name such as cpu2 is that of one of the CPUs.
+func isOneOf(name string, cpus []int) bool {
+	digits, found := strings.CutPrefix(name, "cpu")
+	cpu, err := strconv.Atoi(digits)
+	return found && err == nil && slices.Contains(cpus, cpu)
+}
+
 // scheduler reads a CPU in /proc/schedstat, whose versions 15 to 17 have the same fields.
-func scheduler(cpu int, all map[string]int64) func([]byte) {
-	name, known := "cpu"+strconv.Itoa(cpu), false
+func scheduler(cpus []int, all map[string]int64) func([]byte) {
+	known := false
 	return func(l []byte) {
 		fields := strings.Fields(string(l))
 		switch {
 		case len(fields) == 2 && fields[0] == "version":
 			known = fields[1] == "15" || fields[1] == "16" || fields[1] == "17"
-		case known && len(fields) == 10 && fields[0] == name:
+		case known && len(fields) == 10 && isOneOf(fields[0], cpus):
 			put(all, "cpu.busy-ns", fields[7])
 			put(all, "cpu.run-delay-ns", fields[8])
 			// The kernel counts cpu.schedules only if sysctl kernel.sched_schedstats is on.

@@ -31,7 +31,7 @@ func counting(n int) map[string]string {
 		"sys/kernel/irq/26/per_cpu_count":            "9000,9001\n",
 		"proc/interrupts":                            "           CPU0       CPU1       CPU2       CPU3\n 24: " + column + " PCI-MSIX 0-edge net1-0\nLOC: " + column + "  Local timer interrupts\nERR:          " + s + "\nMIS:          0\n",
 		"proc/softirqs":                              "                    CPU0       CPU1       CPU2       CPU3\n      NET_RX: " + column + "\n",
-		"proc/stat":                                  "cpu  1 1 1 1 1 1 1 1 1 1\ncpu2 0 0 0 0 0 " + s + " " + s + " " + s + " 0 0\ncpu20 0 0 0 0 0 9 9 9 0 0\nintr 1 2 3\n",
+		"proc/stat":                                  "cpu  1 1 1 1 1 1 1 1 1 1\ncpu2 " + s + " 0 " + s + " 0 0 " + s + " " + s + " " + s + " 0 0\ncpu20 0 0 0 0 0 9 9 9 0 0\nintr 1 2 3\n",
 		"proc/schedstat":                             "version 15\ntimestamp 4295\ncpu2 0 0 " + s + " 0 0 0 0 " + s + " 0\ndomain0 0f 0 0\n",
 		"proc/net/snmp":                              "Ip: Forwarding DefaultTTL\nIp: 2 64\nTcp: RtoMin MaxConn RetransSegs\nTcp: 200 -1 " + s + "\nUdp: InDatagrams NoPorts\nUdp: " + s + " 0\n",
 		"proc/net/netstat":                           "TcpExt: SyncookiesSent\nTcpExt: 7\nIpExt: InNoRoutes InOctets OutOctets\nIpExt: 1 " + s + " " + s + "\n",
@@ -63,7 +63,7 @@ func write(t *testing.T, h host, files map[string]string) {
 
 func TestWatchAddsUpWhatHappens(t *testing.T) {
 	h := fakeRoot(t, counting(100))
-	w := h.watch(2, "net1")
+	w := h.watch("net1", 2)
 	began := time.Now()
 	w.begin()
 	write(t, h, counting(103))
@@ -82,7 +82,7 @@ func TestWatchAddsUpWhatHappens(t *testing.T) {
 	delete(got, "elapsed-ms")
 	want := map[string]int64{
 		"cgroup.pressure-us": 4, "cgroup.throttled": 4, "cgroup.throttled-us": 4, "cpu.cstate.C1": 4, "cpu.irq-ms": 40, "cpu.busy-ns": 0, "cpu.run-delay-ns": 4,
-		"cpu.schedules": 4, "cpu.softirq-ms": 40, "cpu.steal-ms": 40, "cpu.thermal-throttles": 4, "interrupt.loc": 4, "ip.InOctets": 4, "ip.OutOctets": 4, "ip6.InOctets": 4,
+		"cpu.schedules": 4, "cpu.softirq-ms": 40, "cpu.steal-ms": 40, "cpu.threads-ms": 80, "cpu.thermal-throttles": 4, "interrupt.loc": 4, "ip.InOctets": 4, "ip.OutOctets": 4, "ip6.InOctets": 4,
 		"irq": 4, "irq.24.net1-0": 4,
 		"nic.carrier-changes": 0, "nic.rx-dropped": 4, "softirq.net_rx": 4, "tcp.RetransSegs": 4, "tool.run-delay-ns": 7, "udp.InDatagrams": 4, "udp.NoPorts": 0, "udp6.OutDatagrams": 4,
 	}
@@ -91,10 +91,33 @@ func TestWatchAddsUpWhatHappens(t *testing.T) {
 	}
 }
 
+// The events of the CPUs of a workload add up.
+func TestWatchOfSeveralCPUs(t *testing.T) {
+	cpus, got := []int{2, 3}, map[string]int64{}
+	read, softirqs := scheduler(cpus, got), perCPU("softirq.", cpus, got)
+	for _, l := range []string{"version 15", "cpu1 0 0 9 0 0 0 9 9 9", "cpu2 0 0 1 0 0 0 2 3 0", "cpu3 0 0 4 0 0 0 5 6 0"} {
+		read([]byte(l))
+	}
+	for _, l := range []string{"cpu 9 9 9 9 9 9 9 9", "cpu2 1 2 3 9 9 1 1 1", "cpu3 1 1 1 9 9 2 2 2", "cpu23 9 9 9 9 9 9 9 9"} {
+		cpuTimes([]byte(l), cpus, got)
+	}
+	for _, l := range []string{"CPU0 CPU2 CPU3", "RCU: 9 1 2"} {
+		softirqs([]byte(l))
+	}
+	w := fakeRoot(t, map[string]string{"sys/devices/system/cpu/possible": "0-3\n", "sys/kernel/irq/24/per_cpu_count": "9,9,3,4\n"}).watch("lo", cpus...)
+	w.interrupts(got)
+	want := map[string]int64{
+		"cpu.schedules": 5, "cpu.busy-ns": 7, "cpu.run-delay-ns": 9, "cpu.threads-ms": 90, "cpu.irq-ms": 30, "cpu.softirq-ms": 30, "cpu.steal-ms": 30, "softirq.rcu": 3, "irq.24": 7,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("counters (-want +got):\n%s", diff)
+	}
+}
+
 // A kernel whose scheduler statistics are off counts no schedules, though it counts run delays.
 func TestScheduleStatisticsAreOff(t *testing.T) {
 	got := map[string]int64{}
-	read := scheduler(2, got)
+	read := scheduler([]int{2}, got)
 	for _, l := range []string{"version 15", "timestamp 4295", "cpu2 0 0 0 0 0 0 9 7 5"} {
 		read([]byte(l))
 	}
@@ -105,7 +128,7 @@ func TestScheduleStatisticsAreOff(t *testing.T) {
 
 func TestWatchOfCountersThatTellNothing(t *testing.T) {
 	h := fakeRoot(t, counting(100))
-	w := h.watch(2, "net1")
+	w := h.watch("net1", 2)
 	w.begin()
 	// Counters that were reset, are missing, are not a number, or are of an unknown version.
 	write(t, h, counting(100))
@@ -122,7 +145,7 @@ func TestWatchOfCountersThatTellNothing(t *testing.T) {
 }
 
 func TestWatchKeepsTheMostFrequentInterrupts(t *testing.T) {
-	w := fakeRoot(t, nil).watch(0, "lo")
+	w := fakeRoot(t, nil).watch("lo", 0)
 	for i := range 100 {
 		w.grown[irqPrefix+strconv.Itoa(i)] = int64(i)
 	}
@@ -190,7 +213,7 @@ func TestWatchOfThisMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer sender.Close()
-	w := host{root: "/"}.watch(aCPU(t), "lo")
+	w := host{root: "/"}.watch("lo", aCPU(t))
 	w.begin()
 	const datagrams = 100
 	for range datagrams {
@@ -210,7 +233,7 @@ func TestWatchOfThisMachine(t *testing.T) {
 // The driver of the NIC updates its statistics once a second: their growth counts from before the first process, and until a
 // second after the last one.
 func TestDatapath(t *testing.T) {
-	w := host{root: "/"}.watch(aCPU(t), "lo")
+	w := host{root: "/"}.watch("lo", aCPU(t))
 	if w.settle(); w.datapath != nil || len(w.deltas()) > 0 {
 		t.Errorf("loopback has statistics of a datapath: %v", w.deltas())
 	}
@@ -239,7 +262,7 @@ func TestDatapath(t *testing.T) {
 
 // BenchmarkCounters reads all counters once, as happens before and after each cell.
 func BenchmarkCounters(b *testing.B) {
-	w := host{root: "/"}.watch(0, "lo")
+	w := host{root: "/"}.watch("lo", 0)
 	b.ReportAllocs()
 	for b.Loop() {
 		w.counters()
@@ -264,12 +287,12 @@ func FuzzCounters(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, content string, cpu int) {
 		all := map[string]int64{}
-		readers := []func([]byte){perCPU("interrupt.", cpu, all), scheduler(cpu, all), protocols(all)}
+		readers := []func([]byte){perCPU("interrupt.", []int{cpu}, all), scheduler([]int{cpu}, all), protocols(all)}
 		for l := range strings.Lines(content) {
 			for _, read := range readers {
 				read([]byte(l))
 			}
-			cpuTimes([]byte(l), cpu, all)
+			cpuTimes([]byte(l), []int{cpu}, all)
 			throttling([]byte(l), "cgroup.throttled-us", all)
 			pressure([]byte(l), all)
 			runDelay(l)

@@ -37,55 +37,36 @@ func (i Inspector) Workload(container string) (result.Inspection, error) {
 	if err != nil {
 		return result.Inspection{}, err
 	}
-	w := &result.Workload{PoolCPUs: pool, BusyNS: unknown, Throttled: unknown}
-	if container == "" {
-		w.PoolCPUs = ""
-	}
+	w := &result.Workload{}
 	pids, elsewhere, err := h.processesOf(container)
 	if err != nil {
 		return result.Inspection{}, err
 	}
 	w.Elsewhere = elsewhere
-	if container != "" {
-		h.pid = pids[0]
-	}
 	before := h.threads(pids, w)
+	environ := i.Environ
+	if container != "" {
+		w.PoolCPUs, h.pid = pool, pids[0]
+		environ = h.environ(w)
+	}
 	cpus, allowed := h.workloadCPUs(w)
 	if len(cpus) == 0 {
 		return result.Inspection{}, errors.New("the processes of the container ended")
-	}
-	environ := i.Environ
-	if container != "" {
-		environ = h.environ(w)
 	}
 	looks := map[int]*result.Look{}
 	for _, p := range w.Processes[:min(len(w.Processes), maxInspected)] {
 		looks[p.PID] = h.lookAt(p.PID)
 	}
 
-	interrupts, busy, interfaces := h.interruptsOn(cpus), h.busy(cpus), i.interfaces()
+	interfaces := i.interfaces()
 	var watches []*watch
 	for _, iface := range interfaces {
-		one := h.watch(cpus[0], iface.Name)
-		one.begin()
-		watches = append(watches, one)
+		watches = append(watches, h.watch(iface.Name, cpus...))
+		watches[len(watches)-1].begin()
 	}
-	began := time.Now()
 	time.Sleep(window)
 	for _, one := range watches {
 		one.end()
-	}
-	w.Window = time.Since(began).Nanoseconds()
-	if after := h.busy(cpus); busy >= 0 && after >= busy {
-		w.BusyNS = (after - busy) * tick * int64(time.Millisecond)
-	}
-	if interrupts != nil {
-		w.Interrupts = map[string]int64{}
-		for name, n := range growth(interrupts, h.interruptsOn(cpus)) {
-			if n > 0 {
-				w.Interrupts[name] = n
-			}
-		}
 	}
 	if pids, _, err = h.processesOf(container); err != nil {
 		return result.Inspection{}, err
@@ -94,30 +75,39 @@ func (i Inspector) Workload(container string) (result.Inspection, error) {
 	for n, p := range w.Processes {
 		w.Processes[n].Look = looks[p.PID]
 	}
-	busiest := compareThreads(w.Threads, before)
 	measuring := cpus[0]
+	busiest := compareThreads(w.Threads, before)
 	if ran, err := result.ParseCPUs(busiest.Ran); err == nil && ran.Size() == 1 && slices.Contains(cpus, ran.List()[0]) {
 		measuring = ran.List()[0]
 	}
-	h.cgroupOf(w)
-	memory := h.read("sys/devices/system/node/has_memory")
+	w.Throttled = unknown
+	if n, ok := watches[0].before["cgroup.throttled"]; ok {
+		w.Throttled = n + watches[0].grown["cgroup.throttled"]
+	}
+	h.memoryOf(w)
 	w.Directed = h.directed(cpus)
 	for n, iface := range interfaces {
-		// That the container has only one device does not make it that of each interface: sysfs must show them together.
-		seen := environ
-		if _, _, source := h.device(iface.Name, allocatedDevices(environ)); source != result.PCIFromSysfs {
-			seen = slices.DeleteFunc(slices.Clone(environ), func(entry string) bool { return len(allocatedDevices([]string{entry})) > 0 })
-		}
-		e := h.gather(measuring, cpus, iface, seen)
-		e.AllocatedDevices = allocatedDevices(environ)
+		e := h.workloadEvidence(measuring, cpus, iface, environ)
 		e.Node, e.Address, e.CPUsAllowed, e.AgentCPU, e.Deltas = i.Node, i.PodIP, allowed, unknown, watches[n].deltas()
-		f := facts(e.Facts)
-		f.set("numa.memory-nodes", memory)
-		h.siblingsOf(cpus, &e, f)
-		e.Facts = f.bounded(maxFacts)
 		w.Interfaces = append(w.Interfaces, e)
 	}
 	return result.Inspection{Version: result.InspectionVersion, Evidence: w.Interfaces[0], Workload: w}, nil
+}
+
+// workloadEvidence gathers the evidence of an interface. That the container has only one device does not make it that of each interface:
+// sysfs must show them together.
+func (h host) workloadEvidence(measuring int, cpus []int, iface net.Interface, environ []string) result.Evidence {
+	allocated, seen := allocatedDevices(environ), environ
+	if _, _, source := h.device(iface.Name, allocated); source != result.PCIFromSysfs {
+		seen = slices.DeleteFunc(slices.Clone(environ), func(entry string) bool { return len(allocatedDevices([]string{entry})) > 0 })
+	}
+	e := h.gather(measuring, cpus, iface, seen)
+	e.AllocatedDevices = allocated
+	f := facts(e.Facts)
+	f.set("numa.memory-nodes", h.read("sys/devices/system/node/has_memory"))
+	h.siblingsOf(cpus, &e, f)
+	e.Facts = f.bounded(maxFacts)
+	return e
 }
 
 // processesOf returns the processes of a container, by the name of their cgroup, and those that are in other cgroups than it and the
@@ -155,7 +145,7 @@ func (h host) threads(pids []int, w *result.Workload) map[int]result.Thread {
 			status := filepath.Join(task, "status")
 			t := result.Thread{
 				PID: pid, Name: line(h.field(status, "Name"), maxKey), CPUs: h.field(status, "Cpus_allowed_list"),
-				Mems: h.field(status, "Mems_allowed_list"), Migrations: unknown, RunNS: unknown, DelayNS: unknown,
+				Mems: h.field(status, "Mems_allowed_list"),
 			}
 			// The name of the program is in parentheses and may have any characters.
 			stat := h.read(filepath.Join(task, "stat"))
@@ -163,13 +153,9 @@ func (h host) threads(pids []int, w *result.Workload) map[int]result.Thread {
 			if fields := strings.Fields(stat[strings.LastIndex(stat, ")")+1:]); len(fields) > processor-state {
 				t.Ran = fields[processor-state]
 			}
-			if n, err := strconv.ParseInt(h.field(filepath.Join(task, "sched"), "se.nr_migrations"), 10, 64); err == nil {
-				t.Migrations = n
-			}
 			schedstat := h.read(filepath.Join(task, "schedstat"))
-			if ran, err := strconv.ParseInt(first(schedstat), 10, 64); err == nil {
-				t.RunNS, t.DelayNS = ran, runDelay(schedstat)
-			}
+			ran, _, _ := strings.Cut(schedstat, " ")
+			t.Migrations, t.RunNS, t.DelayNS = counter(h.field(filepath.Join(task, "sched"), "se.nr_migrations")), counter(ran), runDelay(schedstat)
 			tid, err := strconv.Atoi(filepath.Base(task))
 			switch t.TID = tid; {
 			case err != nil, t.CPUs == "": // it ended
@@ -184,9 +170,13 @@ func (h host) threads(pids []int, w *result.Workload) map[int]result.Thread {
 	return all
 }
 
-func first(words string) string {
-	word, _, _ := strings.Cut(words, " ")
-	return word
+// counter returns a number that is not negative; -1: unknown.
+func counter(text string) int64 {
+	n, err := strconv.ParseUint(text, 10, 63)
+	if err != nil {
+		return unknown
+	}
+	return int64(n)
 }
 
 // compareThreads replaces the counters of threads by their growth, adds the CPUs on which they were, and returns the busiest.
@@ -262,53 +252,6 @@ func (i Inspector) interfaces() []net.Interface {
 	return all[:min(len(all), maxInspected)]
 }
 
-// busy returns how long CPUs executed threads, in ticks, as the kernel counts them; -1: unknown.
-func (h host) busy(cpus []int) int64 {
-	total, counted := int64(0), 0
-	for l := range strings.Lines(h.read("proc/stat")) {
-		fields := strings.Fields(l)
-		if len(fields) < 4 {
-			continue
-		}
-		number, found := strings.CutPrefix(fields[0], "cpu")
-		cpu, err := strconv.Atoi(number)
-		if !found || err != nil || !slices.Contains(cpus, cpu) {
-			continue
-		}
-		for _, field := range fields[1:4] { // user, nice, system
-			n, err := strconv.ParseInt(field, 10, 64)
-			if err != nil {
-				return unknown
-			}
-			total += n
-		}
-		counted++
-	}
-	if counted != len(cpus) {
-		return unknown
-	}
-	return total
-}
-
-// interruptsOn counts the device interrupts of CPUs by number and name; nil: unknown.
-func (h host) interruptsOn(cpus []int) map[string]int64 {
-	possible, err := result.ParseCPUs(h.read("sys/devices/system/cpu/possible"))
-	folders := h.glob("sys/kernel/irq/[0-9]*")
-	if err != nil || len(folders) == 0 {
-		return nil
-	}
-	all := map[string]int64{}
-	for _, folder := range folders {
-		counts, name := []byte(h.read(filepath.Join(folder, "per_cpu_count"))), line(filepath.Base(folder)+" "+h.read(filepath.Join(folder, "actions")), maxKey)
-		for _, cpu := range cpus {
-			if n, ok := nth(counts, slices.Index(possible.List(), cpu)); ok {
-				all[name] += n
-			}
-		}
-	}
-	return all
-}
-
 // directed lists the interrupts that may be delivered to CPUs, by number and name.
 func (h host) directed(cpus []int) []string {
 	var all []string
@@ -322,33 +265,16 @@ func (h host) directed(cpus []int) []string {
 	return all[:min(len(all), maxInterrupts)]
 }
 
-// cgroupOf reads what the container's cgroup counts.
-func (h host) cgroupOf(w *result.Workload) {
-	if limited, _ := h.cgroups("cpu", "cpu.max", "cpu.cfs_quota_us"); len(limited) > 0 {
-		all := map[string]int64{}
-		for l := range strings.Lines(h.read(filepath.Join(limited[0], "cpu.stat"))) {
-			throttling([]byte(l), "", all)
-		}
-		if n, ok := all["cgroup.throttled"]; ok {
-			w.Throttled = n
-		}
-	}
+// memoryOf reads what the container's cgroup counts of memory and huge pages.
+func (h host) memoryOf(w *result.Workload) {
 	if dirs, version := h.cgroups("memory", "memory.numa_stat", "memory.numa_stat"); len(dirs) > 0 {
 		w.Memory = memoryByNode(h.read(filepath.Join(dirs[0], "memory.numa_stat")), version)
 	}
-	for _, way := range []struct{ file2, file1 string }{
-		{"hugetlb.2MB.current", "hugetlb.2MB.usage_in_bytes"}, {"hugetlb.1GB.current", "hugetlb.1GB.usage_in_bytes"},
-	} {
-		dirs, version := h.cgroups("hugetlb", way.file2, way.file1)
-		if len(dirs) == 0 {
-			continue
-		}
-		file := map[string]string{"1": way.file1, "2": way.file2}[version]
-		if n, err := strconv.ParseInt(h.read(filepath.Join(dirs[0], file)), 10, 64); err == nil {
-			if w.HugePages == nil {
-				w.HugePages = map[string]int64{}
-			}
-			w.HugePages[strings.Split(file, ".")[1]] = n
+	w.HugePages = map[string]int64{}
+	for size, name := range map[string]string{"2MB": "2Mi", "1GB": "1Gi"} {
+		file2, file1 := "hugetlb."+size+".current", "hugetlb."+size+".usage_in_bytes"
+		if dirs, _ := h.cgroups("hugetlb", file2, file1); len(dirs) > 0 {
+			put(w.HugePages, name, h.either(filepath.Join(dirs[0], file2), filepath.Join(dirs[0], file1)))
 		}
 	}
 }
@@ -380,17 +306,15 @@ func memoryByNode(stat, version string) map[string]int64 {
 // siblingsOf replaces the siblings of one CPU by those of a CPU whose core others may use, if there is one.
 func (h host) siblingsOf(cpus []int, e *result.Evidence, f facts) {
 	for _, cpu := range cpus {
-		siblings := h.siblings(cpu)
+		siblings, told := h.siblings(cpu), f["cpu.smt.sibling"]
 		switch whose := sibling(cpu, siblings, cpus); {
+		case told == "others":
+			return
 		case siblings == nil:
 			maps.DeleteFunc(f, func(key, _ string) bool { return key == "cpu.smt.sibling" || key == "cpu.smt.active" })
 			e.ThreadSiblings = ""
 			return
-		case whose == "others":
-			f.set("cpu.smt.sibling", whose)
-			e.ThreadSiblings = cpuset.New(siblings...).String()
-			return
-		case whose == "own" && f["cpu.smt.sibling"] == none: // cores of one and of several threads
+		case whose != none && whose != told: // cores of one and of several threads
 			f.set("cpu.smt.sibling", whose)
 			e.ThreadSiblings = cpuset.New(siblings...).String()
 		}

@@ -90,7 +90,7 @@ func TestWorkload(t *testing.T) {
 	if l := w.Processes[0].Look; l == nil || l.Onload != 1 || l.Library == "" {
 		t.Errorf("look %+v", l)
 	}
-	if w.Throttled != 4 || w.HugePages["2MB"] != 2<<20 || w.BusyNS != 0 || w.Interrupts == nil || !slices.Equal(w.Directed, []string{"36 virtio1-req.0"}) {
+	if w.Throttled != 4 || w.HugePages["2Mi"] != 2<<20 || e.Deltas["cpu.threads-ms"] != 0 || e.Deltas["irq"] != 0 || !slices.Equal(w.Directed, []string{"36 virtio1-req.0"}) {
 		t.Errorf("%+v", w)
 	}
 }
@@ -102,7 +102,7 @@ func TestWorkloadOfAnotherUser(t *testing.T) {
 		change[path] = ""
 	}
 	w := workloadOf(t, change)
-	if !slices.Equal(w.Unread, []string{"cgroup", "environment"}) || w.Throttled != -1 || w.Memory != nil || w.Processes[0].Look != nil {
+	if !slices.Equal(w.Unread, []string{"environment", "cgroup"}) || w.Throttled != -1 || w.Memory != nil || w.Processes[0].Look != nil {
 		t.Errorf("%+v", w)
 	}
 	if e := w.Interfaces[0]; e.CPUsAllowed != "2-3" || e.Facts["cgroup.cpu-max"] != "" || len(e.AllocatedDevices) > 0 {

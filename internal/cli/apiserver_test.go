@@ -23,6 +23,7 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,9 +53,10 @@ type apiServer struct {
 	// logs are the logs of the pods; reading any other log is refused.
 	logs  map[types.NamespacedName]string
 	nodes []corev1.Node
-	// kubelet runs the ephemeral container that was added to a pod, and kubeletMetrics are its metrics of resources.
-	kubelet        func(*corev1.Pod)
-	kubeletMetrics string
+	// kubelet runs the ephemeral container that was added to a pod, kubeletSummary is what it knows of pods, and podMetrics what
+	// metrics-server knows; empty: there is none.
+	kubelet                    func(*corev1.Pod)
+	kubeletSummary, podMetrics string
 	// forbiddenPatch is the answer to a patch of a pod; nil: it is allowed.
 	forbiddenPatch *apierrors.StatusError
 	// managerArgs are the arguments of the manager in its Deployment; nil: there is none.
@@ -163,8 +165,29 @@ func (s *apiServer) ServeHTTP(plain http.ResponseWriter, r *http.Request) {
 		object, found := s.pods[named(r)]
 		s.object(w, object, found, schema.GroupResource{Resource: "pods"}, r.PathValue("name"))
 	})
-	mux.HandleFunc("GET /api/v1/nodes/{name}/proxy/metrics/resource", func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, s.kubeletMetrics)
+	mux.HandleFunc("GET /api/v1/nodes/{name}/proxy/stats/summary", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, s.kubeletSummary)
+	})
+	if s.podMetrics != "" {
+		mux.HandleFunc("GET /apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods/{name}", func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, s.podMetrics)
+		})
+	}
+	for _, resource := range []string{"deployments", "statefulsets"} {
+		mux.HandleFunc("GET /apis/apps/v1/namespaces/{namespace}/"+resource+"/{name}/scale", func(w http.ResponseWriter, r *http.Request) {
+			scale := &autoscalingv1.Scale{TypeMeta: metav1.TypeMeta{APIVersion: "autoscaling/v1", Kind: "Scale"}, Status: autoscalingv1.ScaleStatus{Selector: "app=" + r.PathValue("name")}}
+			s.object(w, scale, r.PathValue("name") != "none", schema.GroupResource{Resource: resource}, r.PathValue("name"))
+		})
+	}
+	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/pods", func(w http.ResponseWriter, r *http.Request) {
+		list := corev1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}}
+		selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
+		for _, p := range s.pods {
+			if err == nil && selector.Matches(labels.Set(p.Labels)) {
+				list.Items = append(list.Items, *p)
+			}
+		}
+		s.answer(w, http.StatusOK, list)
 	})
 	mux.HandleFunc("PATCH /api/v1/namespaces/{namespace}/pods/{name}/ephemeralcontainers", func(w http.ResponseWriter, r *http.Request) {
 		if s.forbiddenPatch != nil {

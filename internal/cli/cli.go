@@ -19,6 +19,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -26,7 +27,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -234,13 +234,10 @@ func (c *cluster) client() (api client.Client, namespace string, err error) {
 	return api, namespace, nil
 }
 
-// podMetrics is the kind of a pod's usage, as metrics-server serves it.
-var podMetrics = schema.GroupVersionKind{Group: "metrics.k8s.io", Version: "v1beta1", Kind: "PodMetrics"}
-
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		v1alpha1.AddToScheme, authenticationv1.AddToScheme, corev1.AddToScheme, nodev1.AddToScheme, schedulingv1.AddToScheme, resourcev1.AddToScheme, appsv1.AddToScheme, apiextensionsv1.AddToScheme,
+		v1alpha1.AddToScheme, authenticationv1.AddToScheme, corev1.AddToScheme, nodev1.AddToScheme, schedulingv1.AddToScheme, resourcev1.AddToScheme, appsv1.AddToScheme, autoscalingv1.AddToScheme, apiextensionsv1.AddToScheme,
 		admissionregistrationv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
@@ -277,7 +274,6 @@ func newMapper() meta.RESTMapper {
 	network := foreign.Object().GroupVersionKind()
 	mapper.AddSpecific(network, network.GroupVersion().WithResource("network-attachment-definitions"),
 		network.GroupVersion().WithResource("network-attachment-definition"), meta.RESTScopeNamespace)
-	mapper.AddSpecific(podMetrics, podMetrics.GroupVersion().WithResource("pods"), podMetrics.GroupVersion().WithResource("pod"), meta.RESTScopeNamespace)
 	mapper.Add(foreign.SriovNetworkNodeStateKind, meta.RESTScopeNamespace)
 	mapper.Add(foreign.ModuleKind, meta.RESTScopeNamespace)
 	mapper.Add(foreign.NodeResourceTopologyKind, meta.RESTScopeRoot)

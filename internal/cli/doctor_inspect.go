@@ -120,7 +120,7 @@ func (d *doctorCall) look(ctx context.Context, n *doctor.Node, l doctor.Look, sp
 	if l.Trouble != nil {
 		return l
 	}
-	inspection, err := d.read(ctx, client.ObjectKeyFromObject(pod))
+	inspection, err := d.inspection(ctx, client.ObjectKeyFromObject(pod), pods.Container)
 	if err != nil {
 		l.Trouble = &pods.Trouble{Outcome: v1alpha1.OutcomeAgentFailed, Said: oneLine(err)}
 		return l
@@ -197,23 +197,22 @@ func (d *doctorCall) warnings(ctx context.Context, pod *corev1.Pod) []corev1.Eve
 	return list.Items
 }
 
-// read gets the inspection from a pod's log, which the kubelet may provide a moment later.
-func (d *doctorCall) read(ctx context.Context, pod types.NamespacedName) (result.Inspection, error) {
+// inspection reads an inspection from the log of a container, which the kubelet may provide a moment later.
+func (c *cluster) inspection(ctx context.Context, pod types.NamespacedName, container string) (result.Inspection, error) {
+	once := func() (result.Inspection, error) {
+		log, err := c.log(ctx, pod, container)
+		if err != nil {
+			return result.Inspection{}, fmt.Errorf("reading the log of pod %s: %w", pod, err)
+		}
+		defer log.Close()
+		return result.ReadInspection(log)
+	}
 	for try := 1; ; try++ {
-		inspection, err := d.readOnce(ctx, pod)
+		inspection, err := once()
 		if err == nil || apierrors.IsForbidden(err) || try == 4 || !pause(ctx, inspectPoll) {
 			return inspection, err
 		}
 	}
-}
-
-func (d *doctorCall) readOnce(ctx context.Context, pod types.NamespacedName) (result.Inspection, error) {
-	log, err := d.log(ctx, pod, pods.Container)
-	if err != nil {
-		return result.Inspection{}, fmt.Errorf("reading the log of pod %s: %w", pod, err)
-	}
-	defer log.Close()
-	return result.ReadInspection(log)
 }
 
 // end removes a pod, and waits if it had not ended: the next may need its resources.

@@ -39,7 +39,7 @@ func withFeed(t *testing.T) *apiServer {
 	}
 	one := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("64Mi")}
 	pod := &corev1.Pod{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Namespace: feed.Namespace, Name: feed.Name, UID: "u"},
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Namespace: feed.Namespace, Name: feed.Name, UID: "u", Labels: map[string]string{"app": "feed"}},
 		Spec: corev1.PodSpec{NodeName: "node-a", Containers: []corev1.Container{{Name: "app", Resources: corev1.ResourceRequirements{Requests: one, Limits: one}}}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning, QOSClass: corev1.PodQOSGuaranteed, ContainerStatuses: []corev1.ContainerStatus{{
 			Name: "app", ContainerID: "containerd://3ab0f1", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
@@ -50,9 +50,13 @@ func withFeed(t *testing.T) *apiServer {
 	s.managerArgs = []string{"--bench-image=bench"}
 	s.pods = map[types.NamespacedName]*corev1.Pod{feed: pod}
 	s.logs = map[types.NamespacedName]string{feed: log.String()}
-	s.kubeletMetrics = fmt.Sprintf("pod_memory_working_set_bytes{namespace=\"perf\",pod=\"feed\"} 2.6e+06 %d\n", time.Now().UnixMilli())
+	s.kubeletSummary = summaryOf(2.6e6, time.Now())
 	s.kubelet = endedAs(corev1.ContainerStateTerminated{})
 	return s
+}
+
+func summaryOf(used int, at time.Time) string {
+	return fmt.Sprintf(`{"pods":[{"podRef":{"uid":"other"}},{"podRef":{"uid":"u"},"memory":{"time":%q,"workingSetBytes":%d}}]}`, at.Format(time.RFC3339), used)
 }
 
 // endedAs returns a kubelet that runs an ephemeral container to its end.
@@ -76,7 +80,10 @@ func TestInspect(t *testing.T) {
 		"feed --require CPUsOnNUMANode,MemoryLocal":   {exitFail, "  Fail\n"},
 		"feed --require CPUsExclusive,SMTSiblings":    {exitInconclusive, "  Inconclusive\n"},
 		"feed --require Function=PF --interface net1": {exitFail, "VF of"},
-		"feed -o json": {exitPass, `"poolCPUs": "0"`},
+		"deploy/feed":           {exitPass, "Proved   CPUsExclusive   1 of the node's 0-1"},
+		"StatefulSet.apps/feed": {exitPass, "pod perf/feed, container app"},
+		"-l app=feed":           {exitPass, "pod perf/feed, container app"},
+		"feed -o json":          {exitPass, `"poolCPUs": "0"`},
 	} {
 		t.Run(args, func(t *testing.T) {
 			s := withFeed(t)
@@ -104,10 +111,8 @@ func TestInspectRefuses(t *testing.T) {
 			}
 		}
 	}
-	metrics := func(value string, at time.Time) func(*apiServer) {
-		return func(s *apiServer) {
-			s.kubeletMetrics = fmt.Sprintf("pod_memory_working_set_bytes{namespace=\"perf\",pod=\"feed\"} %s %d\n", value, at.UnixMilli())
-		}
+	uses := func(used int, at time.Time) func(*apiServer) {
+		return func(s *apiServer) { s.kubeletSummary = summaryOf(used, at) }
 	}
 	for name, c := range map[string]struct {
 		change func(*apiServer)
@@ -128,10 +133,18 @@ func TestInspectRefuses(t *testing.T) {
 		"Windows":                   {change: func(s *apiServer) { s.pods[feed].Spec.OS = &corev1.PodOS{Name: corev1.Windows} }, want: "Windows"},
 		"a pod that is deleted":     {change: func(s *apiServer) { s.pods[feed].DeletionTimestamp = &metav1.Time{Time: time.Now()} }, want: "being deleted"},
 		"no image":                  {change: func(s *apiServer) { s.managerArgs = nil }, want: "--image"},
-		"a full pod":                {change: metrics("4e+07", time.Now()), want: "it uses 38 of 64 MiB of memory, and the inspection needs 32Mi"},
-		"an old measurement":        {change: metrics("2e+06", time.Now().Add(-time.Hour)), want: "--memory-free"},
-		"a pod that was just begun": {change: metrics("0", time.Now()), want: "--memory-free"},
-		"an unknown use of memory":  {change: func(s *apiServer) { s.kubeletMetrics = "" }, want: "--memory-free"},
+		"a full pod":                {change: uses(4e7, time.Now()), want: "it uses 38 of 64 MiB of memory, and the inspection needs 32Mi"},
+		"an old measurement":        {change: uses(2e6, time.Now().Add(-time.Hour)), want: "--memory-free"},
+		"a pod that was just begun": {change: uses(0, time.Now()), want: "--memory-free"},
+		"an unknown use of memory":  {change: func(s *apiServer) { s.kubeletSummary = "" }, want: "--memory-free"},
+		"a full pod, by metrics-server": {change: func(s *apiServer) {
+			s.podMetrics = fmt.Sprintf(`{"timestamp":%q,"containers":[{"usage":{"memory":"20Mi"}},{"usage":{"memory":"18Mi"}}]}`, time.Now().Format(time.RFC3339))
+		}, want: "it uses 38 of 64 MiB of memory"},
+		"an old measurement of metrics-server": {change: func(s *apiServer) {
+			s.podMetrics = fmt.Sprintf(`{"timestamp":%q,"containers":[{"usage":{"memory":"2Mi"}}]}`, time.Now().Add(-time.Hour).Format(time.RFC3339))
+		}, want: "no new measurement"},
+		"a Deployment without pods": {args: "deploy/idle", want: "deploy/idle has no running pod"},
+		"no such StatefulSet":       {args: "sts/none", want: `"none" not found`},
 		"a container that just started": {change: func(s *apiServer) {
 			s.pods[feed].Status.ContainerStatuses[0].State.Running.StartedAt = metav1.Now()
 		}, want: "started less than 45s ago"},

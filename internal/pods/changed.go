@@ -262,19 +262,28 @@ func (t traits) setResources(prefix string, r corev1.ResourceRequirements) {
 	}
 }
 
-// Seen returns the state of an endpoint's pod in the API, with the fields that differ from the pod
-// that Build makes. Of the task, only the role is compared, unless it cannot be read: inputs such
-// as a profile's settings may have been different at its creation.
-func Seen(e Endpoint, pod *corev1.Pod) (result.Seen, error) {
+// SeenOf returns the state of a container and its pod in the API.
+func SeenOf(pod *corev1.Pod, c *corev1.Container) result.Seen {
 	s := result.Seen{PodUID: string(pod.UID), QOSClass: string(pod.Status.QOSClass)}
-	for _, c := range pod.Spec.Containers {
-		if c.Name != Container {
-			continue
-		}
+	if c != nil {
 		s.Requests = map[string]string{}
 		for name, quantity := range c.Resources.Requests {
 			s.Requests[string(name)] = quantity.String()
 		}
+	}
+	return s
+}
+
+// Seen returns the state of an endpoint's pod in the API, with the fields that differ from the pod
+// that Build makes. Of the task, only the role is compared, unless it cannot be read: inputs such
+// as a profile's settings may have been different at its creation.
+func Seen(e Endpoint, pod *corev1.Pod) (result.Seen, error) {
+	s := SeenOf(pod, nil)
+	for _, c := range pod.Spec.Containers {
+		if c.Name != Container {
+			continue
+		}
+		s = SeenOf(pod, &c)
 		for _, v := range c.Env {
 			if v.Name != plan.EnvTask {
 				continue

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/tailgate-dev/tailgate/internal/plan"
 )
@@ -62,35 +63,19 @@ func Uninspectable(p *corev1.Pod, s *corev1.ContainerStatus) error {
 
 // MemoryLimit returns what all containers of a pod may use together; nil: the pod has no limit, because a container has none.
 func MemoryLimit(p *corev1.Pod) *resource.Quantity {
+	limited := true
+	limits := resourcehelper.PodLimits(p, resourcehelper.PodResourcesOptions{ContainerFn: func(of corev1.ResourceList, _ resourcehelper.ContainerType) {
+		_, has := of[corev1.ResourceMemory]
+		limited = limited && has
+	}})
 	if r := p.Spec.Resources; r != nil {
-		if limit, ok := r.Limits[corev1.ResourceMemory]; ok {
-			return &limit
-		}
+		_, has := r.Limits[corev1.ResourceMemory]
+		limited = limited || has
 	}
-	sum := p.Spec.Overhead[corev1.ResourceMemory]
-	largest := resource.Quantity{}
-	for _, c := range p.Spec.InitContainers {
-		limit, limited := c.Resources.Limits[corev1.ResourceMemory]
-		switch sidecar := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways; {
-		case !limited:
-			return nil
-		case sidecar:
-			sum.Add(limit)
-		case limit.Cmp(largest) > 0:
-			largest = limit
-		}
+	if limit := limits[corev1.ResourceMemory]; limited {
+		return &limit
 	}
-	for _, c := range p.Spec.Containers {
-		limit, limited := c.Resources.Limits[corev1.ResourceMemory]
-		if !limited {
-			return nil
-		}
-		sum.Add(limit)
-	}
-	if largest.Cmp(sum) > 0 {
-		sum = largest
-	}
-	return &sum
+	return nil
 }
 
 // Ephemeral returns the container that inspects another one of its pod. It has the user and the group of the target and no more rights

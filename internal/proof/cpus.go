@@ -86,6 +86,18 @@ func cpusChosen(e endpoint) finding {
 	if foreign := e.foreignKernel(); foreign != "" {
 		return unknown(expected, found+", "+foreign, "measure with a runtime that runs containers on the node's kernel, such as runc or crun, on a node that is no container")
 	}
+	class := e.seen.QOSClass
+	pool, errPool := result.ParseCPUs(e.pool)
+	if e.pool != "" {
+		switch found += ", and containers without CPUs of their own have " + e.pool; {
+		case errPool != nil, pool.IsEmpty():
+			return unknown(expected, found, advice)
+		case !allowed.Intersection(pool).IsEmpty():
+			return failed(expected, found, advice)
+		case asked < 1, class != string(corev1.PodQOSGuaranteed):
+			return unknown(expected, fmt.Sprintf("%s, but a kubelet gives CPUs only to Guaranteed pods that request whole CPUs, and this one is %s", found, orNotKnown(class)), advice)
+		}
+	}
 	if allowed.Size() != asked {
 		return failed(expected, found, advice)
 	}
@@ -111,8 +123,11 @@ func cpusChosen(e endpoint) finding {
 			return unknown(expected, fmt.Sprintf("%s, though its cpuset is %s", found, list), advice)
 		}
 	}
+	if e.pool != "" {
+		return proved(expected, found)
+	}
 	// The CPU manager also writes the shared pool into other containers' cpusets.
-	if class := e.seen.QOSClass; class != "" && class != string(corev1.PodQOSGuaranteed) {
+	if class != "" && class != string(corev1.PodQOSGuaranteed) {
 		return failed(expected, fmt.Sprintf("%s, but the pod is %s: a CPU manager gives such pods the CPUs that all share", found, class),
 			"find what changed the pod's requests or added a container without limits, see PodUnchanged")
 	}
@@ -230,14 +245,7 @@ func cpuQuota(e endpoint) finding {
 		expected = "no CFS quota at any level, or never throttled"
 		advice   = "disable the quota in the kubelet (cpuCFSQuota: false, or feature gate DisableCPUQuotaWithExclusiveCPUs) or in CRI-O (pods.annotations, cpu-quota.crio.io)"
 	)
-	limit, period, limited := strings.Cut(e.own.Facts["cgroup.cpu-max"], " ")
-	found := "quota " + notKnown
-	switch {
-	case limit == "max":
-		found = "no quota in the visible cgroups"
-	case limited:
-		found = fmt.Sprintf("%s µs in each %s µs", limit, period)
-	}
+	limit, found := quota(e.own)
 	elapsed, stolen := e.own.Deltas["elapsed-ms"]*1000, e.own.Deltas["cpu.steal-ms"]*1000
 	periods, counted := e.own.Deltas["cgroup.throttled"]
 	stopped, told := e.own.Deltas["cgroup.stopped-us"]
@@ -251,7 +259,7 @@ func cpuQuota(e endpoint) finding {
 			"give the guest CPUs of its own, neither shared nor burstable, or measure on the machine itself"))
 	case told:
 		return proved(expected, found+", never stopped by a quota")
-	case limited && limit != "max" && !counted:
+	case limit != "" && limit != "max" && !counted:
 		return unknown(expected, found, advice)
 	}
 	waited, known := e.waited()
@@ -267,6 +275,18 @@ func cpuQuota(e endpoint) finding {
 		found += fmt.Sprintf("; other threads ran there for %s", microseconds(others))
 	}
 	return e.alone(unknown(expected, found, "keep other threads off its CPUs, and "+advice))
+}
+
+// quota returns the time that the tightest visible quota allows, max or empty if it is not known, and its description.
+func quota(e result.Evidence) (limit, told string) {
+	limit, period, known := strings.Cut(e.Facts["cgroup.cpu-max"], " ")
+	switch {
+	case !known:
+		return "", "quota " + notKnown
+	case limit == "max":
+		return limit, "no quota in the visible cgroups"
+	}
+	return limit, fmt.Sprintf("%s µs in each %s µs", limit, period)
 }
 
 // waited returns how long the measuring thread waited for a CPU, in µs. A quota stops all threads of a cgroup alike, and the main thread

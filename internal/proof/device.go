@@ -103,38 +103,66 @@ func device(e endpoint) finding {
 		return failed(expected, fmt.Sprintf("%d were allocated: %s", len(allocated), strings.Join(allocated, ", ")), "exclude benchmark pods from webhooks that add requests")
 	}
 
-	environment, sysfs, status := strings.Join(allocated, ""), "", e.seen.Network.Device().Address
-	if e.own.PCISource == result.PCIFromSysfs {
-		sysfs = e.own.PCIAddress
-	}
-	ways := []struct{ name, address string }{{"environment", environment}, {"sysfs", sysfs}, {"network-status", status}}
+	sources := []source{{"environment", allocated}, e.sysfs(), e.networkStatus()}
 	if e.seen.ClaimedDevice != "" {
-		ways = append(ways, struct{ name, address string }{"ResourceClaim", e.seen.ClaimedDevice})
+		sources = append(sources, source{"ResourceClaim", []string{e.seen.ClaimedDevice}})
 	}
-	var known, told, different []string
-	for _, way := range ways {
-		told = append(told, way.name+" "+orNotKnown(way.address))
-		if way.address == "" {
-			continue
-		}
-		known = append(known, way.name)
-		if address := strings.ToLower(way.address); !slices.Contains(different, address) {
-			different = append(different, address)
+	return e.agreed(expected, sources, advice,
+		"at least two of these must be known; check that the device plugin sets "+Variable(n.ResourceName())+", and writes device information files")
+}
+
+// source knows the PCI address of an interface's device, or those of all devices of its container.
+type source struct {
+	name      string
+	addresses []string
+}
+
+func (e endpoint) sysfs() source {
+	if e.own.PCISource != result.PCIFromSysfs || e.own.PCIAddress == "" {
+		return source{name: "sysfs"}
+	}
+	return source{"sysfs", []string{e.own.PCIAddress}}
+}
+
+func (e endpoint) networkStatus() source {
+	if address := e.seen.Network.Device().Address; address != "" {
+		return source{"network-status", []string{address}}
+	}
+	return source{name: "network-status"}
+}
+
+// agreed judges whether at least two sources know the device of the interface, and none contradicts.
+func (e endpoint) agreed(expected string, sources []source, advice, few string) finding {
+	address, differ := "", false
+	var known, told []string
+	for _, s := range sources {
+		told = append(told, s.name+" "+orNotKnown(strings.Join(s.addresses, " ")))
+		if len(s.addresses) > 0 {
+			known = append(known, s.name)
+			address = cmp.Or(address, strings.ToLower(s.addresses[0]))
+			differ = differ || !slices.ContainsFunc(s.addresses, func(a string) bool { return strings.EqualFold(a, address) })
 		}
 	}
 	all := strings.Join(told, ", ")
 	switch conflict := contradiction(e); {
-	case len(different) > 1:
+	case differ:
 		return failed(expected, all, advice)
 	case conflict != "":
 		return failed(expected, all+", though "+conflict, advice)
 	case len(known) < 2:
-		return unknown(expected, all, "at least two of these must be known; check that the device plugin sets "+Variable(n.ResourceName())+", and writes device information files")
+		return unknown(expected, all, few)
 	// Only sysfs reads the interface: otherwise the MAC address must tie it.
-	case sysfs == "" && (e.seen.Network == nil || e.seen.Network.MAC == "" || e.own.MAC == ""):
+	case !slices.Contains(known, e.sysfs().name) && !e.tied():
 		return unknown(expected, all+"; whether it is "+orNotKnown(e.own.Interface)+", is unknown: no MAC address in network-status, or of the interface", advice)
 	}
-	return proved(expected, fmt.Sprintf("%s, by %s", different[0], strings.Join(known, ", ")))
+	return proved(expected, fmt.Sprintf("%s, by %s", address, strings.Join(known, ", ")))
+}
+
+// tied reports whether the MAC address makes the interface that of network-status, whose device is the one that the network requests, or
+// that it names.
+func (e endpoint) tied() bool {
+	s := e.seen.Network
+	return s != nil && s.MAC != "" && e.own.MAC != "" && (e.network().Type.HasDevice() || s.Device().Address != "")
 }
 
 func function(e endpoint) finding {
@@ -180,15 +208,20 @@ func mtu(e endpoint) finding {
 		asked = e.peer.MTU
 		expected, advice = fmt.Sprintf("%d, equal to the other end", asked), "give both ends' interfaces the same MTU"
 	}
-	switch {
-	case asked <= 0:
+	if asked <= 0 {
 		return unknown("that of the other end", fmt.Sprintf("%s, and %s there", known(own, 1), notKnown), advice)
+	}
+	return e.mtuIs(asked, expected, advice)
+}
+
+func (e endpoint) mtuIs(asked int32, expected, advice string) finding {
+	switch own := e.own.MTU; {
 	case own <= 0:
 		return unknown(expected, notKnown, advice)
 	case own != asked:
 		return failed(expected, known(own, 1), advice)
 	}
-	return proved(expected, known(own, 1))
+	return proved(expected, known(e.own.MTU, 1))
 }
 
 func link(e endpoint) finding {

@@ -26,6 +26,8 @@ type endpoint struct {
 	seen, peerSeen result.Seen
 	// cells are the client's measurements. Their information about acceleration covers both ends.
 	cells []result.Cell
+	// pool are the CPUs of containers without CPUs of their own, if an agent saw them.
+	pool string
 }
 
 // endpoints returns the client and server of a run, which must be complete.

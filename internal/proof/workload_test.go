@@ -28,7 +28,7 @@ func right(t *testing.T) (WorkloadPod, result.Workload) {
 		w.Interfaces[n].Facts["cpu.hypervisor"] = "no"
 	}
 	return WorkloadPod{
-		Seen: result.Seen{QOSClass: "Guaranteed", Requests: map[string]string{"cpu": "1"}, NodeBootID: w.Interfaces[0].BootID}, CPUs: 1,
+		Seen:     result.Seen{QOSClass: "Guaranteed", Requests: map[string]string{"cpu": "1"}, NodeBootID: w.Interfaces[0].BootID},
 		Networks: []foreign.Status{{Name: "default/sf-vf", Interface: "net1", MAC: net1(&w).MAC, MTU: 1500, DeviceInfo: &foreign.DeviceInfo{Type: "pci", PCI: &foreign.PCIDevice{Address: "0000:3b:02.1"}}}},
 		Devices:  map[string][]string{"tailgate.test/sf_vf": {"0000:3b:02.1"}}, MTU: 1500, Function: "VF",
 	}, w
@@ -72,16 +72,20 @@ func TestWorkload(t *testing.T) {
 		"a pool that has its CPU":            {func(_ *WorkloadPod, w *result.Workload) { w.PoolCPUs = "0-1" }, "CPUsExclusive", v1alpha1.ProofFailed},
 		"an unknown pool":                    {func(_ *WorkloadPod, w *result.Workload) { w.PoolCPUs = "?" }, "CPUsExclusive", v1alpha1.ProofUnknown},
 		"a burstable pod on CPUs of its own": {func(p *WorkloadPod, _ *result.Workload) { p.QOSClass = "Burstable" }, "CPUsExclusive", v1alpha1.ProofUnknown},
-		"a part of a CPU":                    {func(p *WorkloadPod, _ *result.Workload) { p.CPUs = 0 }, "CPUsExclusive", v1alpha1.ProofUnknown},
-		"fewer CPUs than requested":          {func(p *WorkloadPod, _ *result.Workload) { p.CPUs = 2 }, "CPUsExclusive", v1alpha1.ProofFailed},
+		"a part of a CPU":                    {func(p *WorkloadPod, _ *result.Workload) { p.Requests["cpu"] = "500m" }, "CPUsExclusive", v1alpha1.ProofUnknown},
+		"fewer CPUs than requested":          {func(p *WorkloadPod, _ *result.Workload) { p.Requests["cpu"] = "2" }, "CPUsExclusive", v1alpha1.ProofFailed},
 		"a kernel of its own":                {func(p *WorkloadPod, _ *result.Workload) { p.NodeBootID = "another" }, "CPUsExclusive", v1alpha1.ProofUnknown},
 		"a runtime class that may have one": {func(p *WorkloadPod, w *result.Workload) {
 			p.RuntimeClass, p.NodeBootID = "kata", ""
 			every(w, func(e *result.Evidence) { e.Facts["cpu.hypervisor"] = "yes" })
 		}, "CPUsExclusive", v1alpha1.ProofUnknown},
-		"others on its CPU": {func(_ *WorkloadPod, w *result.Workload) { w.BusyNS = w.Window / 2 }, "CPUsExclusive", v1alpha1.ProofUnknown},
+		"others on its CPU": {func(_ *WorkloadPod, w *result.Workload) {
+			every(w, func(e *result.Evidence) { e.Deltas["cpu.threads-ms"] = e.Deltas["elapsed-ms"] / 2 })
+		}, "CPUsExclusive", v1alpha1.ProofUnknown},
 		"its own threads on its CPU": {func(_ *WorkloadPod, w *result.Workload) {
-			w.BusyNS, w.Threads[0].RunNS = w.Window, w.Window
+			every(w, func(e *result.Evidence) {
+				e.Deltas["cpu.threads-ms"], w.Threads[0].RunNS = e.Deltas["elapsed-ms"], e.Deltas["elapsed-ms"]*1e6
+			})
 		}, "CPUsExclusive", v1alpha1.ProofProved},
 		"inside, where the cpuset does not tell": {func(_ *WorkloadPod, w *result.Workload) { w.PoolCPUs = "" }, "CPUsExclusive", v1alpha1.ProofUnknown},
 		"siblings of others": {func(_ *WorkloadPod, w *result.Workload) {
@@ -117,20 +121,24 @@ func TestWorkload(t *testing.T) {
 		"a VF of an unknown NUMA node": {func(_ *WorkloadPod, w *result.Workload) { net1(w).DeviceNUMANode = -1 }, "NUMALocal", v1alpha1.ProofUnknown},
 		"memory elsewhere":             {func(_ *WorkloadPod, w *result.Workload) { w.Memory["0"] = 4096 }, "MemoryLocal", v1alpha1.ProofFailed},
 		"hidden memory":                {func(_ *WorkloadPod, w *result.Workload) { w.Memory = nil }, "MemoryLocal", v1alpha1.ProofUnknown},
-		"interrupts":                   {func(_ *WorkloadPod, w *result.Workload) { w.Interrupts["36 eth"] = 1 }, "Interrupts", v1alpha1.ProofFailed},
-		"interrupts that may come":     {func(_ *WorkloadPod, w *result.Workload) { w.Directed = []string{"36 eth"} }, "Interrupts", v1alpha1.ProofUnknown},
-		"interrupts that are hidden":   {func(_ *WorkloadPod, w *result.Workload) { w.Interrupts = nil }, "Interrupts", v1alpha1.ProofUnknown},
-		"throttled":                    {func(_ *WorkloadPod, w *result.Workload) { w.Throttled = 1 }, "CPUQuota", v1alpha1.ProofFailed},
+		"interrupts": {func(_ *WorkloadPod, w *result.Workload) {
+			every(w, func(e *result.Evidence) { e.Deltas["irq"], e.Deltas["irq.36.eth"] = 1, 1 })
+		}, "Interrupts", v1alpha1.ProofFailed},
+		"interrupts that may come": {func(_ *WorkloadPod, w *result.Workload) { w.Directed = []string{"36 eth"} }, "Interrupts", v1alpha1.ProofUnknown},
+		"interrupts that are hidden": {func(_ *WorkloadPod, w *result.Workload) {
+			every(w, func(e *result.Evidence) { delete(e.Deltas, "irq") })
+		}, "Interrupts", v1alpha1.ProofUnknown},
+		"throttled": {func(_ *WorkloadPod, w *result.Workload) { w.Throttled = 1 }, "CPUQuota", v1alpha1.ProofFailed},
 		"a hidden quota": {func(_ *WorkloadPod, w *result.Workload) {
 			every(w, func(e *result.Evidence) { delete(e.Facts, "cgroup.cpu-max") })
 		}, "CPUQuota", v1alpha1.ProofUnknown},
 		"huge pages that it does not use": {func(p *WorkloadPod, w *result.Workload) {
 			p.Requests["hugepages-2Mi"] = "4Mi"
-			w.HugePages = map[string]int64{"2MB": 0}
+			w.HugePages = map[string]int64{"2Mi": 0}
 		}, "HugePages", v1alpha1.ProofFailed},
 		"huge pages that it uses": {func(p *WorkloadPod, w *result.Workload) {
 			p.Requests["hugepages-2Mi"] = "4Mi"
-			w.HugePages = map[string]int64{"2MB": 2 << 20}
+			w.HugePages = map[string]int64{"2Mi": 2 << 20}
 		}, "HugePages", v1alpha1.ProofProved},
 		"huge pages that nobody shows":  {func(p *WorkloadPod, w *result.Workload) { p.Requests["hugepages-2Mi"] = "4Mi"; w.HugePages = nil }, "HugePages", v1alpha1.ProofUnknown},
 		"another VF than the allocated": {func(_ *WorkloadPod, w *result.Workload) { net1(w).PCIAddress = "0000:3b:02.7" }, "Device", v1alpha1.ProofFailed},
@@ -202,7 +210,7 @@ func TestMet(t *testing.T) {
 		{[]WorkloadLine{of(v1alpha1.ProofProved), of(v1alpha1.ProofUnknown)}, v1alpha1.VerdictInconclusive},
 		{[]WorkloadLine{of(v1alpha1.ProofUnknown), of(v1alpha1.ProofFailed)}, v1alpha1.VerdictFail},
 	} {
-		if got := Met([]Requirement{"Device"}, c.lines); got != c.want {
+		if got := Met([]string{"Device"}, c.lines); got != c.want {
 			t.Errorf("%+v: %s, want %s", c.lines, got, c.want)
 		}
 	}

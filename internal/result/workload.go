@@ -16,19 +16,13 @@ type Workload struct {
 	Elsewhere []string `json:"elsewhere,omitempty"`
 	// Unread names what the kernel does not show to the agent: environment, cgroup.
 	Unread []string `json:"unread,omitempty"`
-	// Interfaces are the evidence of the CPUs with each interface of the pod, apart from lo.
+	// Interfaces are the evidence with each interface of the pod, apart from lo. Its deltas are those of all CPUs of the container.
 	Interfaces []Evidence `json:"interfaces"`
-	// Window is how long events were counted, in ns.
-	Window int64 `json:"window"`
-	// BusyNS is how long the container's CPUs executed threads of any container or the node; -1: unknown.
-	BusyNS int64 `json:"busyNS"`
-	// Interrupts counts the device interrupts that its CPUs received, by number and name; nil: not counted. Directed lists the interrupts
-	// that may be delivered there.
-	Interrupts map[string]int64 `json:"interrupts"`
-	Directed   []string         `json:"directed,omitempty"`
+	// Directed lists the interrupts that may be delivered to its CPUs, by number and name.
+	Directed []string `json:"directed,omitempty"`
 	// Throttled is how often the container's cgroups used up their quota since they exist; -1: unknown.
 	Throttled int64 `json:"throttled"`
-	// Memory is the anonymous memory of the container by NUMA node, HugePages what it uses by size, such as 2MB, both in bytes.
+	// Memory is the anonymous memory of the container by NUMA node, HugePages what it uses by size, such as 2Mi, both in bytes.
 	Memory    map[string]int64 `json:"memory,omitempty"`
 	HugePages map[string]int64 `json:"hugePages,omitempty"`
 }
