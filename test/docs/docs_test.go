@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -105,7 +106,7 @@ func TestLinks(t *testing.T) {
 	for _, p := range pages {
 		anchors[p.Path] = p.Anchors
 	}
-	for _, name := range []string{"CONTRIBUTING.md", "CHANGELOG.md", "MAINTAINERS.md", "ROADMAP.md", "SECURITY.md"} {
+	for _, name := range []string{"CONTRIBUTING.md", "CHANGELOG.md", "MAINTAINERS.md", "ROADMAP.md", "SECURITY.md", "config/samples/sriov/README.md"} {
 		source, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			t.Fatal(err)
@@ -253,7 +254,7 @@ func TestPagesAreListed(t *testing.T) {
 }
 
 // mostWords is the limit of all pages for users, without the generated reference of the API.
-const mostWords = 54_500
+const mostWords = 48_000
 
 // TestWords: the pages for users have at most mostWords words. What only contributors need stands in docs/internals.
 func TestWords(t *testing.T) {
@@ -304,6 +305,23 @@ func TestCodeMap(t *testing.T) {
 		}
 		if _, err := os.Stat(filepath.Join(root, word)); err != nil {
 			t.Errorf("CONTRIBUTING.md's map of the code names %s, which is not there", word)
+		}
+	}
+}
+
+// command matches a line of a console block that is entered on the workstation or on a node.
+var command = regexp.MustCompile(`(?m)^(?:\$|worker-1#) .+$`)
+
+// TestCommands: from an empty cluster to the first result of a VF, a reader enters few commands.
+func TestCommands(t *testing.T) {
+	for page, most := range map[string]int{"tutorial-kubeadm.md": 15, "tutorial-openshift.md": 12} {
+		content, err := os.ReadFile(filepath.Join(root, "docs", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		commands := command.FindAllString(string(content), -1)
+		if i := slices.IndexFunc(commands, func(c string) bool { return strings.Contains(c, " tailgate run ") }) + 1; i == 0 || i > most {
+			t.Errorf("docs/%s has the first result after %d commands, want 1 to %d:\n%s", page, i, most, strings.Join(commands[:i], "\n"))
 		}
 	}
 }
