@@ -341,3 +341,37 @@ func TestDashboard(t *testing.T) {
 		}
 	}
 }
+
+// The page for users has each metric of the manager's own and each alert with its severity, and no other.
+func TestPage(t *testing.T) {
+	page, documented := string(read(t, "../../docs/metrics.md")), map[string]bool{}
+	for _, m := range regexp.MustCompile("`(tailgate_[a-z_]+)`").FindAllStringSubmatch(page, -1) {
+		documented[m[1]] = true
+	}
+	names := exported(t)
+	for name := range names {
+		base := strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_sum"), "_count")
+		if strings.HasPrefix(name, "tailgate_") && !documented[name] && !documented[base] {
+			t.Errorf("docs/metrics.md does not have %s", name)
+		}
+	}
+	for name := range documented {
+		if !names[name] {
+			t.Errorf("docs/metrics.md has %s, which the manager does not export", name)
+		}
+	}
+	all, _ := rules(t)
+	rows := map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(Tailgate[A-Za-z]+)` \\| ([a-z]+) \\|").FindAllStringSubmatch(page, -1) {
+		rows[m[1]] = m[2]
+	}
+	for _, r := range all {
+		if r.Alert != "" && rows[r.Alert] != r.Labels["severity"] {
+			t.Errorf("docs/metrics.md has alert %s with severity %q, want %q", r.Alert, rows[r.Alert], r.Labels["severity"])
+		}
+		delete(rows, r.Alert)
+	}
+	for name := range rows {
+		t.Errorf("docs/metrics.md has alert %s, which the rules do not have", name)
+	}
+}
