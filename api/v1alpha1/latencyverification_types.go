@@ -56,7 +56,7 @@ const (
 	// NodeConditionVerified is the type of the Node condition, and of the condition of the hold pod.
 	NodeConditionVerified = "tailgate.dev/LatencyVerified"
 	// NodeConditionRegressed is the Node condition for tools that repair nodes. True is the problem: the node failed,
-	// and a verified or a second peer confirms that it is this node.
+	// and a second peer confirms that it is this node.
 	NodeConditionRegressed = "tailgate.dev/LatencyRegressed"
 	// NodeLabelVerified is the label, "true" or "false".
 	NodeLabelVerified = "tailgate.dev/latency-verified"
