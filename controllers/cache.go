@@ -24,7 +24,6 @@ import (
 // reconciliationTimeout bounds each reconcile: longer than an API server takes for one request.
 const reconciliationTimeout = 2 * time.Minute
 
-// Config returns the configuration of all controllers.
 func Config() config.Controller {
 	return config.Controller{
 		ReconciliationTimeout: reconciliationTimeout,

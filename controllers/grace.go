@@ -33,7 +33,6 @@ func (g *Graces) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	return Written(0, err)
 }
 
-// SetupWithManager registers the controller.
 func (g *Graces) SetupWithManager(mgr ctrl.Manager) error {
 	g.Client = Logged(g.Client)
 	lingers := predicate.NewPredicateFuncs(Lingers)

@@ -27,7 +27,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 )
 
-// API is the access of a controller to the API server.
 type API struct {
 	// Client writes, and reads from the cache.
 	Client client.Client
@@ -178,7 +177,6 @@ func nodeFacts(n *corev1.Node) string {
 	return fmt.Sprint(n.Labels, n.Spec.Unschedulable, n.Spec.Taints, n.Status.Allocatable, preflight.NodeReady(*n))
 }
 
-// NotCreated passes everything except creations.
 var NotCreated = predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { return false }}
 
 // Notice is an event to be sent. Good news is Normal.
@@ -190,7 +188,6 @@ type Notice struct {
 	Related runtime.Object
 }
 
-// Send sends events about an object.
 func (a API) Send(about runtime.Object, notices ...Notice) {
 	for _, n := range notices {
 		a.Recorder.Eventf(about, n.Related, n.Type, n.Reason, n.Action, "%s", n.Message)

@@ -64,7 +64,6 @@ func main() {
 
 const logTimeout = 20 * time.Second
 
-// options are the manager's flags.
 type options struct {
 	settings       benchmark.Settings
 	metricsAddress string

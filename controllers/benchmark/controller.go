@@ -52,7 +52,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 )
 
-// Settings are the settings of the operator.
 type Settings struct {
 	BenchImage string
 	PullPolicy corev1.PullPolicy
@@ -66,13 +65,11 @@ type Settings struct {
 	preflight.Settings
 }
 
-// workers is the number of benchmarks that are reconciled at a time.
 const workers = 4
 
 // LogReader opens the log of a pod's only container, up to its present end or, if it is followed, until the container ends.
 type LogReader func(ctx context.Context, pod types.NamespacedName, follow bool) (io.ReadCloser, error)
 
-// Reconciler reconciles LatencyBenchmarks.
 type Reconciler struct {
 	// API reads only two things from the cache: the nodes, whose changes wake the controller anyway, and other benchmarks and their
 	// pods, to see whether it is worth confirming live that this benchmark may claim its nodes.
@@ -101,7 +98,6 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=k8s.cni.cncf.io,resources=network-attachment-definitions,verbs=get;create
 
-// Reconcile takes the steps of one benchmark that are possible now.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	if !r.Settings.Namespaces.Has(req.Namespace) {
 		return ctrl.Result{}, nil

@@ -18,7 +18,6 @@ import (
 // stepKind is what a benchmark does next, in the words of the log.
 type stepKind string
 
-// The steps that decide may choose.
 const (
 	// Without an active attempt.
 	stepReject   stepKind = "Reject"   // the spec cannot be met now
@@ -68,7 +67,6 @@ func do(kind stepKind, reason, format string, args ...any) step {
 	return step{kind: kind, reason: reason, message: fmt.Sprintf(format, args...)}
 }
 
-// after returns the step with the time after which to look again.
 func (s step) after(again time.Duration) step {
 	s.again = again
 	return s
@@ -121,7 +119,6 @@ const (
 	deadlineGrace = 30 * time.Second
 )
 
-// decide chooses the next step. It is pure.
 func decide(w *world) step {
 	b := w.benchmark
 	switch {

@@ -298,7 +298,6 @@ const mostWarnings, maxWarning = 200, 4 << 10
 
 var errEnough = errors.New("enough events were read")
 
-// warnings reads the reasons and messages of the warnings about a pod.
 func (r *Reconciler) warnings(ctx context.Context, p *corev1.Pod) (all []corev1.Event, err error) {
 	about := client.MatchingFields{"involvedObject.uid": string(p.UID), "type": corev1.EventTypeWarning}
 	err = observe.Each(ctx, r.Live, func() client.ObjectList { return &corev1.EventList{} }, func(o runtime.Object) error {

@@ -54,7 +54,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
-// Gates reconciles LatencyGates.
 type Gates struct {
 	controllers.API
 	// Cluster reads what decides whether a benchmark that does not exist yet would be accepted; nil: each would be.
@@ -85,7 +84,6 @@ const (
 	budgetAgain = time.Minute
 )
 
-// Reconcile looks at all nodes of one gate.
 func (r *Gates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	g := &v1alpha1.LatencyGate{}
 	if err := r.Live.Get(ctx, req.NamespacedName, g); err != nil {

@@ -161,7 +161,6 @@ func (w *world) keepsFail() bool {
 
 func (w *world) subject() identity.Subject { return identity.Subject{Node: w.node} }
 
-// compare compares the verification with the node as it is now.
 func (w *world) compare() identity.Comparison {
 	return identity.KeysOf(w.gate).Compare(w.verification, w.gate.UID, w.subject(), w.now)
 }

@@ -135,7 +135,6 @@ const holdEnds = time.Minute
 // holdSettled is how long a hold pod must run before the setback of earlier hold pods that ended is cleared.
 const holdSettled = 10 * time.Minute
 
-// holdAction is what to do with the hold pod of a node.
 type holdAction string
 
 const (

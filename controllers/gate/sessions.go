@@ -20,7 +20,6 @@ func sessionOf(b *v1alpha1.LatencyBenchmark) v1alpha1.Session {
 	return *b.Status.Session
 }
 
-// remember keeps the levels of a benchmark's session.
 func (w *world) remember(status *v1alpha1.LatencyVerificationStatus, b *v1alpha1.LatencyBenchmark, peer string, accepted bool) {
 	if s := sessionOf(b); len(s.Rounds) > 0 {
 		status.Recent = sessions.Remember(status.Recent, v1alpha1.MeasuredSession{

@@ -26,7 +26,6 @@ type nodeEvent string
 
 // The events that change neither the state of a node nor a counter in its status.
 const (
-	// eventNothing: nothing has happened.
 	eventNothing nodeEvent = "Nothing"
 	// eventGone: the Node has not existed for spec.releaseAfter.
 	eventGone nodeEvent = "Gone"
@@ -158,7 +157,6 @@ var transitions = []transition{
 	{event: eventNotAccepted, when: "a user named a result that cannot be accepted", does: []effect{refuseAccept, processAccept}},
 }
 
-// The effects.
 var (
 	setBenchmark = effect{[]statusField{fieldBenchmark}, func(c *change) error {
 		c.status.Benchmark = c.benchmark
@@ -396,7 +394,6 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 	return status, err
 }
 
-// processed records that a request is processed.
 func (c *change) processed(note func(*v1alpha1.ProcessedRequests, *metav1.MicroTime)) {
 	if c.status.Requests == nil {
 		c.status.Requests = &v1alpha1.ProcessedRequests{}

@@ -36,7 +36,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
-// Verifications reconciles LatencyVerifications.
 type Verifications struct {
 	controllers.API
 	// Activity measures how long it takes to hold nodes back; nil measures nothing.
@@ -62,7 +61,6 @@ type Verifications struct {
 // workers is the number of nodes that are reconciled at once. They do not depend on each other.
 const workers = 8
 
-// Reconcile takes one step for one node.
 func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	v := &v1alpha1.LatencyVerification{}
 	if err := r.Live.Get(ctx, req.NamespacedName, v); err != nil {
@@ -311,7 +309,6 @@ func notices(old, v *v1alpha1.LatencyVerification, s step) []controllers.Notice 
 	return []controllers.Notice{{Type: kind, Reason: verified.Reason, Action: string(v.Status.State), Message: verified.Message}}
 }
 
-// The indices of the cache.
 const (
 	// indexNode finds verifications by their node, indexGate by their gate.
 	indexNode = "spec.nodeName"

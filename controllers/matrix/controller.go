@@ -39,7 +39,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/queue"
 )
 
-// Reconciler reconciles LatencyMatrices.
 type Reconciler struct {
 	// API reads benchmarks, nodes and other matrices from the cache.
 	controllers.API
@@ -54,7 +53,6 @@ type Reconciler struct {
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reconcile takes the next steps of one matrix.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	if !r.Namespaces.Has(req.Namespace) {
 		return ctrl.Result{}, nil

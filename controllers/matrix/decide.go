@@ -43,7 +43,6 @@ const (
 	awayAfter = 24 * time.Hour
 )
 
-// decide chooses the next steps. It is pure.
 func decide(w *world) steps {
 	switch {
 	case accepted(w.matrix):

@@ -14,7 +14,6 @@ import (
 )
 
 const (
-	// maxRules is the maximum number of rules in a verdict.
 	maxRules   = 32
 	maxMessage = 1024
 )

@@ -30,8 +30,7 @@ import (
 
 // Agent is one endpoint of a run.
 type Agent struct {
-	Task plan.Task
-	// Node and PodIP are the name of the pod's node and the pod's IP address.
+	Task        plan.Task
 	Node, PodIP string
 	// Key is the secret that only the pods of the benchmark have.
 	Key     string

@@ -278,7 +278,6 @@ func (e *endpoint) runClient(ctx context.Context, l *link, command tool.Command,
 	return p, nil
 }
 
-// present returns the path of a program.
 func present(program string) (string, error) {
 	path, err := exec.LookPath(program)
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 )
 
 type Inspector struct {
-	// Node and PodIP are the name of the pod's node and the pod's IP address.
 	Node, PodIP string
 	// Interface is the interface to inspect; if it is empty, the interface of PodIP.
 	Interface string

@@ -18,8 +18,7 @@ import (
 const (
 	// listenTimeout bounds a tool's start, apart from Onload's control plane.
 	listenTimeout = 10 * time.Second
-	// listenPoll is the time between two checks.
-	listenPoll = 10 * time.Millisecond
+	listenPoll    = 10 * time.Millisecond
 	// tcpListen is the state of a listening TCP socket in /proc/net/tcp.
 	tcpListen = "0A"
 )

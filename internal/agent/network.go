@@ -19,8 +19,7 @@ import (
 
 const (
 	// attachTimeout bounds how long the measured interface may take to get an address.
-	attachTimeout = 10 * time.Second
-	// maxInterfaceNames bounds how many interfaces a message names.
+	attachTimeout     = 10 * time.Second
 	maxInterfaceNames = 24
 )
 

@@ -16,8 +16,7 @@ type packet struct {
 	// protocol is ipTCP or ipUDP.
 	protocol uint8
 	// fragment is nil for a whole datagram. Only the first has ports and a payload.
-	fragment *fragment
-	// sourcePort and targetPort are the ports of TCP or UDP.
+	fragment               *fragment
 	sourcePort, targetPort uint16
 	// payload is the number of bytes of the TCP segment, or of the whole UDP datagram.
 	payload int
@@ -36,7 +35,6 @@ type fragment struct {
 	more bool
 }
 
-// Numbers from the headers.
 const (
 	ipTCP = 6
 	ipUDP = 17

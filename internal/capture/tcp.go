@@ -13,8 +13,7 @@ type streams struct {
 	baseIn, baseOut int64
 	// asked and replied are where the current message ends, and where the next reply begins.
 	asked, replied int64
-	// name is the name of the current message.
-	name name
+	name           name
 }
 
 type stream struct {

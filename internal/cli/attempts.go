@@ -94,7 +94,6 @@ func seconds(d time.Duration) string {
 	return d.Round(100 * time.Millisecond).String()
 }
 
-// activeAttempt prints the active attempt and its pods.
 func activeAttempt(ctx context.Context, w io.Writer, c *cluster, api client.Client, b *v1alpha1.LatencyBenchmark) {
 	a := b.Status.Active
 	fmt.Fprintf(w, "\nnow: %s, attempt %d, since %s\n", a.Run, a.Attempt, moment(a.StartTime))
@@ -161,7 +160,6 @@ func standingOf(pod *corev1.Pod) string {
 	return strings.Join(told, ", ")
 }
 
-// How much of a log is shown.
 const (
 	mostLines     = 8
 	mostLineBytes = 64 << 10

@@ -126,7 +126,6 @@ func (d *doctorCall) bug(ctx context.Context, args []string, noPods bool, progre
 	return b, nil
 }
 
-// miss notes why a part is missing.
 func (b *bugReport) miss(part string, err error) {
 	if err != nil {
 		b.Missing = append(b.Missing, part+": "+oneLine(err))
@@ -230,7 +229,6 @@ func (b *bugReport) collect(ctx context.Context, api client.Client, namespace, a
 	return nil
 }
 
-// redacted returns the file, in which names and addresses are replaced.
 func (b *bugReport) redacted() ([]byte, error) {
 	raw, err := json.Marshal(b)
 	if err != nil {

@@ -120,7 +120,6 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-// Command returns kubectl-tailgate with all its verbs.
 func Command() *cobra.Command {
 	cluster := &cluster{rules: clientcmd.NewDefaultClientConfigLoadingRules(), overrides: clientcmd.ConfigOverrides{ClusterDefaults: clientcmd.ClusterDefaults}}
 	cluster.rules.DefaultClientConfig = &clientcmd.DefaultClientConfig
@@ -168,7 +167,6 @@ func emit[T string | []byte](w io.Writer, text T, err error) error {
 	return nil
 }
 
-// oneOf returns an error for a value that a flag does not accept.
 func oneOf(flag, value string, known []string) error {
 	if !slices.Contains(known, value) {
 		return fmt.Errorf("%s: unknown format %q; known are %s", flag, value, strings.Join(known, ", "))

@@ -151,7 +151,6 @@ func (d *doctorCall) check() error {
 	return nil
 }
 
-// run checks the cluster and prints the report.
 func (d *doctorCall) run(ctx context.Context, stdout io.Writer, out, progress *screen) error {
 	if err := d.check(); err != nil {
 		return err
@@ -187,7 +186,6 @@ var doctorCodes = map[doctor.Level]int{
 	doctor.Good: exitPass, doctor.Error: exitFail, doctor.Warning: exitInconclusive, doctor.Unknown: exitError,
 }
 
-// paint colours a word by its level, if the screen has colours.
 func (s *screen) paint(l doctor.Level, word string) string {
 	if !s.colored {
 		return word

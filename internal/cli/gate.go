@@ -269,7 +269,6 @@ type follower struct {
 }
 
 const (
-	// getAgain is the interval between two gets of the object.
 	getAgain = time.Second
 	// lookAgain is the longest interval between two calls of look.
 	lookAgain = time.Minute
@@ -281,7 +280,6 @@ func (f *follower) follow(ctx context.Context) error {
 	return wait.PollUntilContextCancel(ctx, getAgain, true, f.once)
 }
 
-// once gets the object, and calls look if it is time for that.
 func (f *follower) once(ctx context.Context) (enough bool, err error) {
 	if f.each != nil {
 		f.each()

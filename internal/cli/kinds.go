@@ -15,7 +15,6 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// kind describes one of Tailgate's kinds.
 type kind struct {
 	name string
 	// short is the short name, plural the name of the resource; the singular is accepted too.
@@ -113,7 +112,6 @@ func parseMeasured(arg string) (subject, error) {
 	return of, nil
 }
 
-// reworded is an error with a message of this command.
 type reworded struct {
 	message string
 	cause   error
@@ -123,7 +121,6 @@ func (e reworded) Error() string { return e.message }
 
 func (e reworded) Unwrap() error { return e.cause }
 
-// read gets an object of a kind.
 func read(ctx context.Context, api client.Client, of subject, into client.Object) error {
 	k, key := of.kind, of.key
 	switch err := api.Get(ctx, key, into); {

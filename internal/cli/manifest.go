@@ -26,10 +26,8 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// stdinName is the file name that means standard input.
 const stdinName = "-"
 
-// fileFlag adds the flag that names the manifest of a verb.
 func fileFlag(cmd *cobra.Command, file *string, kinds ...*kind) {
 	cmd.Flags().StringVarP(file, "filename", "f", "", "YAML or JSON of the "+kindNames(kinds)+"; - is standard input")
 }

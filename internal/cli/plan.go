@@ -71,7 +71,6 @@ type planner struct {
 	file, nodesFile, form string
 }
 
-// Planned is the plan of a benchmark or matrix.
 type Planned struct {
 	Kind        string               `json:"kind"`
 	Namespace   string               `json:"namespace"`

@@ -119,7 +119,6 @@ const (
 	goneLook   = 500 * time.Millisecond
 )
 
-// replace deletes a benchmark or matrix and creates it again.
 func replace(ctx context.Context, api client.Client, of subject, old *unstructured.Unstructured) (string, error) {
 	if owner := metav1.GetControllerOf(old); owner != nil {
 		return "", fmt.Errorf("--replace: %s belongs to %s %s, which decides when it is measured; rerun that one, or give --name", of, owner.Kind, owner.Name)

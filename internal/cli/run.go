@@ -20,7 +20,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// fieldOwner is the field manager of the fields that the command sets.
 const fieldOwner = client.FieldOwner("kubectl-tailgate")
 
 func newRun(c *cluster) *cobra.Command {
@@ -170,7 +169,6 @@ type progress struct {
 	step string
 }
 
-// look shows the new state of a benchmark.
 func (p *progress) look(b *v1alpha1.LatencyBenchmark) {
 	p.benchmark = b
 	run := ""
@@ -254,7 +252,6 @@ func state(b *v1alpha1.LatencyBenchmark) (word string, c color, message string) 
 	return succeeded.Reason, yellow, succeeded.Message
 }
 
-// lengthOf returns how long the cells of a run are measured.
 func lengthOf(b *v1alpha1.LatencyBenchmark, run string) time.Duration {
 	for _, r := range plan.Runs(b) {
 		if r.Name == run {

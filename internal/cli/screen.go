@@ -82,7 +82,6 @@ func (s *screen) say(line string) {
 	s.last = ""
 }
 
-// clear erases the line on a terminal.
 func (s *screen) clear() {
 	s.Lock()
 	defer s.Unlock()

@@ -38,7 +38,6 @@ type glimpse struct {
 	kinds  []schema.GroupVersionKind
 }
 
-// Get reads an object.
 func (g *glimpse) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
 	kind, err := apiutil.GVKForObject(into, g.scheme)
 	if err != nil {
@@ -60,10 +59,8 @@ func (g *glimpse) Get(ctx context.Context, key client.ObjectKey, into client.Obj
 	}
 }
 
-// errNodesUnseen is returned if the user may not list nodes.
 var errNodesUnseen = errors.New("you may not list nodes: ask a user with this right for the output of `kubectl get nodes -o yaml`, and use it with --nodes")
 
-// List reads the objects of a kind.
 func (g *glimpse) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	nodes, isNodes := list.(*corev1.NodeList)
 	if g.Client == nil && isNodes {

@@ -334,7 +334,6 @@ var steps = [4]struct{ name, remedy string }{
 	{"datagram", fmt.Sprintf("set the MTU on the PFs and on the switch between them; let UDP port %d pass between the pods", plan.ToolPort)},
 }
 
-// mostNames is how many names a line has room for.
 const mostNames = 6
 
 // list joins names, only the first ones if there are many.

@@ -19,7 +19,6 @@ import (
 // Level is the result of a check.
 type Level string
 
-// The levels.
 const (
 	// Good: no problem was found.
 	Good Level = "good"
@@ -57,7 +56,6 @@ type Report struct {
 	Lines []Line `json:"lines"`
 }
 
-// Count returns the number of lines of a level.
 func (r Report) Count(level Level) int {
 	n := 0
 	for _, l := range r.Lines {
@@ -68,7 +66,6 @@ func (r Report) Count(level Level) int {
 	return n
 }
 
-// Observed holds the observations of a cluster.
 type Observed struct {
 	// Namespace is that of the inspect pods, and of networks without a namespace.
 	Namespace string
@@ -156,7 +153,6 @@ func (n Network) Resources() []string {
 	return n.Requests
 }
 
-// Node holds the observations of a node.
 type Node struct {
 	Node corev1.Node
 	// Named is true if the user named the node.
@@ -173,7 +169,6 @@ type Node struct {
 // Kind is the kind of resources that an inspect pod has.
 type Kind string
 
-// The kinds.
 const (
 	// KindShared runs on the CPUs that no pod has exclusively.
 	KindShared Kind = "shared"
@@ -199,7 +194,6 @@ type Look struct {
 	NetworkStatus string
 }
 
-// Diagnose makes all checks.
 func Diagnose(o Observed) Report {
 	r := Report{Nodes: []string{}, Lines: []Line{}}
 	for _, check := range clusterChecks {

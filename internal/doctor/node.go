@@ -94,7 +94,6 @@ func inspect(_ Observed, n Node) []Line {
 	return good(check, "", "an unprivileged pod ran, image %s", image)
 }
 
-// lacksCPU reports whether the scheduler found too few CPUs.
 func lacksCPU(t *pods.Trouble) bool {
 	return t != nil && t.Outcome == v1alpha1.OutcomeUnschedulable && strings.Contains(t.Said, "Insufficient cpu")
 }

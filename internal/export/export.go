@@ -23,12 +23,10 @@ import (
 
 // Errors of an export, for errors.Is.
 var (
-	// ErrNone is returned for a directory that is not an export.
 	ErrNone = errors.New("no export")
 	// ErrDamaged is returned for an export that is incomplete or was changed.
 	ErrDamaged = errors.New("damaged export; copy it again, or export again")
-	// ErrExists is returned if the destination exists.
-	ErrExists = errors.New("it already exists")
+	ErrExists  = errors.New("it already exists")
 )
 
 // Benchmark is a LatencyBenchmark or LatencyMatrix with its results, in a cluster or an export.

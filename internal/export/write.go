@@ -19,7 +19,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// Written describes a written export.
 type Written struct {
 	// Files is the number of files, Bytes their total size, both including the manifest.
 	Files int
@@ -224,7 +223,6 @@ func (w *writer) results(under string, b Benchmark) error {
 	return nil
 }
 
-// Objects returns the LatencyBenchmarks of the benchmarks.
 func Objects(all []Benchmark) []*v1alpha1.LatencyBenchmark {
 	var objects []*v1alpha1.LatencyBenchmark
 	for _, b := range all {

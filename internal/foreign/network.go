@@ -18,7 +18,6 @@ import (
 // Of definitions that it did not create, Tailgate reads only metadata, Parent and Deviceless.
 var GroupVersionKind = schema.GroupVersionKind{Group: "k8s.cni.cncf.io", Version: "v1", Kind: "NetworkAttachmentDefinition"}
 
-// The annotations.
 const (
 	// AnnotationResourceName is the extended resource of a definition's device.
 	AnnotationResourceName = "k8s.v1.cni.cncf.io/resourceName"

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// SriovNetworkNodeStateKind is the kind SriovNetworkNodeState.
 var SriovNetworkNodeStateKind = schema.GroupVersionKind{Group: "sriovnetwork.openshift.io", Version: "v1", Kind: "SriovNetworkNodeState"}
 
 // The annotations of a SriovNetworkNodeState, and the values that they and the status have while nothing happens to the

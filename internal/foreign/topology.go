@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// NodeResourceTopologyKind is the kind NodeResourceTopology.
 var NodeResourceTopologyKind = schema.GroupVersionKind{Group: "topology.node.k8s.io", Version: "v1alpha2", Kind: "NodeResourceTopology"}
 
 // ZoneTypeNode is the type of a zone that is a NUMA node.

@@ -50,7 +50,6 @@ func (g gauge) send(ch chan<- prometheus.Metric, value float64, labels ...string
 	ch <- prometheus.MustNewConstMetric(g.Desc, prometheus.GaugeValue, value, labels...)
 }
 
-// sendBool sends 1 for true and 0 for false.
 func (g gauge) sendBool(ch chan<- prometheus.Metric, value bool, labels ...string) {
 	number := 0.0
 	if value {
@@ -87,14 +86,12 @@ func NewCollector(cache client.Reader, elected <-chan struct{}) *Collector {
 	return &Collector{reader: cache, elected: elected}
 }
 
-// Describe implements prometheus.Collector.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range described {
 		ch <- desc
 	}
 }
 
-// Collect implements prometheus.Collector.
 func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	select {
 	case <-c.elected:

@@ -37,7 +37,6 @@ func Bounded(config *rest.Config) *rest.Config {
 
 type boundedTransport struct{ http.RoundTripper }
 
-// RoundTrip implements http.RoundTripper.
 func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := t.RoundTripper.RoundTrip(r)
 	if read, ok := r.Context().Value(boundedPage{}).(*int); ok && err == nil {
@@ -52,7 +51,6 @@ type boundedBody struct {
 	read *int
 }
 
-// Read implements io.Reader.
 func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if *b.read += n; *b.read > maxPage {

@@ -130,7 +130,6 @@ var texts = []string{
 	"EF_VI_PD_FLAGS", "EF_XDP_MODE",
 }
 
-// number matches what Onload reads as a number.
 var number = regexp.MustCompile(`^ *[+-]?[0-9]+ *$`)
 
 // Misread reports whether Onload takes a setting's value for 0, or ignores it, and goes on.

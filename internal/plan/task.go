@@ -80,7 +80,6 @@ type Task struct {
 
 var accelerations = []v1alpha1.AccelerationType{"", v1alpha1.AccelerationKernel, v1alpha1.AccelerationOnload}
 
-// Encode returns the task as JSON.
 func (t Task) Encode() string {
 	data, _ := json.Marshal(t) // Texts and numbers can always be encoded.
 	return string(data)

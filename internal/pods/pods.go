@@ -55,7 +55,6 @@ func Name(run string, attempt int32, role string) string {
 	return fmt.Sprintf("%s-a%d-%s", run, attempt, role)
 }
 
-// NameOf returns the name of the pod for one role in the active attempt.
 func NameOf(a *v1alpha1.ActiveAttempt, role string) string {
 	name := Name(a.Run, a.Attempt, role)
 	if a.PodSuffix != "" {
@@ -112,7 +111,6 @@ func agentPod(image string, pull corev1.PullPolicy, serviceAccount, node, verb s
 	}}
 }
 
-// Build returns the pod of an endpoint.
 func Build(e Endpoint) (*corev1.Pod, error) {
 	labels := foreign.OptOutLabels()
 	maps.Copy(labels, Labels(e.Benchmark.Name))
@@ -286,7 +284,6 @@ func fromField(name, path string) corev1.EnvVar {
 // LabelDoctor is on every inspect pod. Its value identifies one call of kubectl tailgate doctor.
 const LabelDoctor = "tailgate.dev/doctor"
 
-// Inspection describes an inspect pod.
 type Inspection struct {
 	Namespace, Name string
 	Call            string

@@ -455,7 +455,6 @@ func unready(n *corev1.Node) string {
 	return ""
 }
 
-// NodeReady reports whether a node's kubelet reports it ready.
 func NodeReady(n corev1.Node) bool {
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {

@@ -10,7 +10,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/pods"
 )
 
-// Nodes are the nodes of a LatencyMatrix.
 type Nodes struct {
 	// Names are sorted; with topology Star, they are the clients.
 	Names []string

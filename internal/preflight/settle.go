@@ -31,7 +31,6 @@ type Supplier struct {
 	Selects     func(*corev1.Node) bool
 }
 
-// OfModule returns the supplier that a Module is.
 func OfModule(m foreign.Module) Supplier {
 	return Supplier{
 		Name: "Module " + m.Namespace + "/" + m.Name, Module: true, Tolerations: m.Spec.Tolerations,
@@ -91,8 +90,7 @@ const (
 	// uncordonLimit is how long after a boot that operator waits for the uncordon before the node is Degraded, and measuringLimit is
 	// the part of it that the runs may take: components start before them, and pods between them.
 	uncordonLimit, measuringLimit = 10 * time.Minute, 5 * time.Minute
-	// maxSuppliers is the number of suppliers that fit in a message.
-	maxSuppliers = 3
+	maxSuppliers                  = 3
 )
 
 // Undecidable rejects a gate with a rule that can neither pass nor fail, also if a first result is not compared. driver may be nil.

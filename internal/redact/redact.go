@@ -22,7 +22,6 @@ type Names struct {
 	order []string
 }
 
-// New returns Names without any.
 func New() *Names { return &Names{words: map[string]string{}, count: map[string]int{}} }
 
 // public are names that say nothing about their owner.

@@ -33,7 +33,6 @@ type Framed struct {
 	Digest string
 }
 
-// WriteFrame writes a document to a log.
 func WriteFrame(w io.Writer, d Document) error {
 	framed, err := compress(d)
 	if err != nil {

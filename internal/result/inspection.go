@@ -73,7 +73,6 @@ func (i *Inspection) Virtual() bool { return i.Fact("cpu.hypervisor") == "yes" }
 
 const frameInspection = "inspection"
 
-// Write writes a framed inspection to a log.
 func (i Inspection) Write(w io.Writer) error {
 	plain, err := json.Marshal(i)
 	if err != nil {
@@ -86,7 +85,6 @@ func (i Inspection) Write(w io.Writer) error {
 	return writeFrame(w, frameInspection, InspectionVersion, content)
 }
 
-// ReadInspection finds the inspection in the log of a pod.
 func ReadInspection(log io.Reader) (Inspection, error) {
 	i, err := readFrame(log, frameInspection, InspectionVersion, func(content []byte, digest string) (i Inspection, err error) {
 		err = inflate(content, digest, InspectionVersion, &i)

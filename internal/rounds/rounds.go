@@ -108,7 +108,6 @@ type Percentile struct {
 	Observed stats.Observation
 }
 
-// New returns the collection of a benchmark without runs.
 func New(spec v1alpha1.LatencyBenchmarkSpec) *Collection {
 	c := NewUnmerged(spec)
 	c.Merges = true

@@ -35,7 +35,6 @@ func (c Columns) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// Flush writes what was aligned.
 func (c Columns) Flush() error { return c.aligned.Flush() }
 
 // unfilled writes a text without fillers.

@@ -40,7 +40,6 @@ const (
 	MaxDatagram = 65_535 - DatagramHeaders
 )
 
-// Spins reports whether both ends poll.
 func (c Cell) Spins() bool { return c.Wait == v1alpha1.WaitSpin }
 
 // Target holds the addresses and resources that an end is started with.
@@ -373,7 +372,6 @@ func WhyOf(text string, causes []Cause) string {
 	return ""
 }
 
-// Registry finds drivers by name.
 type Registry map[v1alpha1.Tool]Driver
 
 func NewRegistry(drivers ...Driver) Registry {

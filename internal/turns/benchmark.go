@@ -47,7 +47,6 @@ func NumberOf(name string) int64 {
 	return number
 }
 
-// LabelsOf returns the labels of the objects of a node.
 func LabelsOf(v *v1alpha1.LatencyVerification) map[string]string {
 	return map[string]string{
 		v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate,
@@ -56,7 +55,6 @@ func LabelsOf(v *v1alpha1.LatencyVerification) map[string]string {
 	}
 }
 
-// OwnedBy returns the owner of the objects of a node.
 func OwnedBy(v *v1alpha1.LatencyVerification) metav1.OwnerReference {
 	return *metav1.NewControllerRef(v, v1alpha1.GroupVersion.WithKind("LatencyVerification"))
 }

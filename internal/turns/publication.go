@@ -154,7 +154,6 @@ func (p Publication) Taints(node *corev1.Node) []corev1.Taint {
 	return all
 }
 
-// HoldsBack reports whether the marks hold a node back.
 func (p Publication) HoldsBack() bool {
 	return p.Condition != nil && p.Condition.Status != corev1.ConditionTrue
 }

@@ -130,7 +130,6 @@ func (s *Snapshot) Settle(never string) {
 	}
 }
 
-// Compare compares a verification of the gate with its node as it is now.
 func (s *Snapshot) Compare(v *v1alpha1.LatencyVerification, node *corev1.Node) identity.Comparison {
 	return identity.KeysOf(s.Gate).Compare(v, s.Gate.UID, identity.Subject{Node: node}, s.Now)
 }

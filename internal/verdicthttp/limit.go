@@ -63,7 +63,6 @@ const (
 	maxConnections, maxOfClient = 96, 16
 )
 
-// NewServer returns a server with the limits of a request.
 func NewServer(handler http.Handler) *http.Server {
 	return &http.Server{
 		Handler: handler, MaxHeaderBytes: maxHeader,
@@ -84,7 +83,6 @@ type bounded struct {
 	open  map[string]int
 }
 
-// Accept implements net.Listener.
 func (l *bounded) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
@@ -124,7 +122,6 @@ type counted struct {
 	left func()
 }
 
-// Close implements net.Conn.
 func (c *counted) Close() error {
 	defer c.left()
 	return c.Conn.Close()

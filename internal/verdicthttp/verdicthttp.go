@@ -114,7 +114,6 @@ func New(api client.Client, now cache.Clock, metrics http.Handler) *Handler {
 	return h
 }
 
-// ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !h.limit.allows(r) {
 		w.Header().Set("Retry-After", "1")

@@ -10,7 +10,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool/sockperf"
 )
 
-// Registry returns a registry with a driver for each tool of the API.
 func Registry() tool.Registry {
 	return tool.NewRegistry(pinger.New(), sfntpingpong.New(), sfntstream.New(), netperf.New(), sockperf.New())
 }
