@@ -26,10 +26,14 @@ func settle(v reflect.Value, now time.Time) {
 	case reflect.Struct:
 		switch t := v.Addr().Interface().(type) {
 		case *metav1.Time:
-			t.Time = earlier(t.Time, now)
+			if t.After(now) {
+				t.Time = now
+			}
 			return
 		case *metav1.MicroTime:
-			t.Time = earlier(t.Time, now)
+			if t.After(now) {
+				t.Time = now
+			}
 			return
 		}
 		start, end := timeOf(v, "StartTime"), timeOf(v, "EndTime")
@@ -52,11 +56,4 @@ func timeOf(v reflect.Value, name string) *metav1.Time {
 		return t
 	}
 	return nil
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.After(b) {
-		return b
-	}
-	return a
 }

@@ -198,28 +198,20 @@ func (r *Gates) members(ctx context.Context, s *snapshot) (time.Duration, error)
 func (r *Gates) start(ctx context.Context, s *snapshot, chosen turns.Choice) error {
 	var first error
 	for _, begin := range chosen.Starts {
-		if err := r.measure(ctx, s.Gate, begin); err != nil && first == nil {
-			first = err
-		}
+		first = cmp.Or(first, r.measure(ctx, s.Gate, begin))
 	}
 	for _, turn := range chosen.Due {
-		if err := r.take(ctx, turn.Verification.DeepCopy(), due(s.Gate.Spec.Schedule, turn.Verification)); err != nil && first == nil {
-			first = err
-		}
+		first = cmp.Or(first, r.take(ctx, turn.Verification.DeepCopy(), due(s.Gate.Spec.Schedule, turn.Verification)))
 	}
 	for _, end := range chosen.Ended {
 		v := end.Verification.DeepCopy()
 		s := step{event: eventHeldUp, reason: v1alpha1.ReasonNoProgress, message: end.Why}.orGivenBack(v.Status.Turn)
-		if err := r.take(ctx, v, s); err != nil && first == nil {
-			first = err
-		}
+		first = cmp.Or(first, r.take(ctx, v, s))
 	}
 	for _, end := range chosen.Alone {
 		v := end.Verification.DeepCopy()
 		s := step{event: eventAlone, reason: v1alpha1.ReasonFail, message: end.Why + ": " + v.Status.Verified().Message}
-		if err := r.take(ctx, v, s); err != nil && first == nil {
-			first = err
-		}
+		first = cmp.Or(first, r.take(ctx, v, s))
 	}
 	return first
 }

@@ -78,7 +78,7 @@ type transition struct {
 // effect is what an event does to fields of the status.
 type effect struct {
 	sets  []statusField
-	apply func(c *change) error
+	apply func(c *change)
 }
 
 // change is a status that an event changes.
@@ -90,6 +90,8 @@ type change struct {
 	// before is the status before the event, and status the one after it.
 	before *v1alpha1.LatencyVerificationStatus
 	status *v1alpha1.LatencyVerificationStatus
+	// err is why an effect was not possible.
+	err error
 }
 
 type statusField string
@@ -158,62 +160,37 @@ var transitions = []transition{
 }
 
 var (
-	setBenchmark = effect{[]statusField{fieldBenchmark}, func(c *change) error {
-		c.status.Benchmark = c.benchmark
-		return nil
-	}}
-	takeNumber = effect{[]statusField{"number"}, func(c *change) error {
-		c.status.Number++
-		return nil
-	}}
-	awaitTurn = effect{[]statusField{fieldTurnRequest}, func(c *change) error {
-		c.status.TurnRequestTime = &metav1.Time{Time: c.now}
-		return nil
-	}}
-	lend = effect{[]statusField{fieldTurn}, func(c *change) error {
+	setBenchmark = effect{[]statusField{fieldBenchmark}, func(c *change) { c.status.Benchmark = c.benchmark }}
+	takeNumber   = effect{[]statusField{"number"}, func(c *change) { c.status.Number++ }}
+	awaitTurn    = effect{[]statusField{fieldTurnRequest}, func(c *change) { c.status.TurnRequestTime = &metav1.Time{Time: c.now} }}
+	lend         = effect{[]statusField{fieldTurn}, func(c *change) {
 		verified := c.before.Verified()
 		c.status.Turn = &v1alpha1.Turn{StartTime: metav1.Time{Time: c.now}, Reason: verified.Reason, Message: verified.Message}
-		return nil
 	}}
-	countDiscarded = effect{[]statusField{fieldDiscarded}, func(c *change) error {
-		c.status.Discarded++
-		return nil
-	}}
-	countChosen = effect{[]statusField{fieldDiscarded}, func(c *change) error {
+	countDiscarded = effect{[]statusField{fieldDiscarded}, func(c *change) { c.status.Discarded++ }}
+	countChosen    = effect{[]statusField{fieldDiscarded}, func(c *change) {
 		if c.chosen {
 			c.status.Discarded++
 		}
-		return nil
 	}}
-	suspectPeer = effect{[]statusField{fieldSuspectPeer}, func(c *change) error {
-		c.status.SuspectPeer = c.suspect
-		return nil
-	}}
-	confirmFail = effect{[]statusField{fieldFailConfirmed}, func(c *change) error {
-		c.status.FailConfirmed = c.before.SuspectPeer != ""
-		return nil
-	}}
-	retain = effect{[]statusField{"retained"}, func(c *change) error {
-		c.status.Retained = c.retained
-		return nil
-	}}
-	noteChanges = effect{[]statusField{fieldChanged, fieldAsFound, "history"}, func(c *change) error {
+	suspectPeer = effect{[]statusField{fieldSuspectPeer}, func(c *change) { c.status.SuspectPeer = c.suspect }}
+	confirmFail = effect{[]statusField{fieldFailConfirmed}, func(c *change) { c.status.FailConfirmed = c.before.SuspectPeer != "" }}
+	retain      = effect{[]statusField{"retained"}, func(c *change) { c.status.Retained = c.retained }}
+	noteChanges = effect{[]statusField{fieldChanged, fieldAsFound, "history"}, func(c *change) {
 		c.status.Changed = c.changed
 		for _, was := range c.status.History { // A result of devices that do not exist any more cannot be accepted.
 			identity.Outdate(was.Identity, c.changed)
 		}
 		if len(c.changed) > 0 {
-			return notFound.apply(c)
+			notFound.apply(c)
 		}
-		return nil
 	}}
 	// notFound notes that a node is not as the gate found it. In mode Observe, the gate finds nodes as they
 	// are when the mode begins to hold some back.
-	notFound = effect{[]statusField{fieldAsFound}, func(c *change) error {
+	notFound = effect{[]statusField{fieldAsFound}, func(c *change) {
 		c.status.AsFound = c.status.AsFound && c.world.gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone
-		return nil
 	}}
-	countSetback = effect{[]statusField{fieldSetback}, func(c *change) error {
+	countSetback = effect{[]statusField{fieldSetback}, func(c *change) {
 		next := turns.OfNode.Setback(c.status.Setback, c.reason, c.message, c.now)
 		if b := c.before.Benchmark; b != nil {
 			if next.StartTime == nil {
@@ -224,31 +201,25 @@ var (
 			next.Peers = peers[:min(len(peers), maxSetbackPeers)]
 		}
 		c.status.Setback = next
-		return nil
 	}}
-	refuseAccept = effect{[]statusField{fieldAcceptRefused}, func(c *change) error {
+	refuseAccept = effect{[]statusField{fieldAcceptRefused}, func(c *change) {
 		c.status.AcceptRefused = &v1alpha1.AcceptRefusal{
 			Benchmark: c.world.verification.Spec.Accept.Benchmark,
 			Message:   text.Shorten(c.message, turns.MaxMessage), RefusalTime: metav1.Time{Time: c.now},
 		}
-		return nil
 	}}
-	processAccept = effect{[]statusField{"requests"}, func(c *change) error {
-		c.processed(func(r *v1alpha1.ProcessedRequests, now *metav1.MicroTime) {
-			r.Accept, r.AcceptTime = c.world.verification.Spec.Accept, now
-		})
-		return nil
+	processAccept = effect{[]statusField{"requests"}, func(c *change) {
+		r := c.requests()
+		r.Accept, r.AcceptTime = c.world.verification.Spec.Accept, new(metav1.NewMicroTime(c.now))
 	}}
-	processVerify = effect{[]statusField{"requests"}, func(c *change) error {
+	processVerify = effect{[]statusField{"requests"}, func(c *change) {
 		if c.event == eventAsked || c.reason == v1alpha1.ReasonVerifyRequested {
-			c.processed(func(r *v1alpha1.ProcessedRequests, now *metav1.MicroTime) {
-				r.Verify, r.VerifyTime = c.world.verification.Spec.Verify, now
-			})
+			r := c.requests()
+			r.Verify, r.VerifyTime = c.world.verification.Spec.Verify, new(metav1.NewMicroTime(c.now))
 		}
-		return nil
 	}}
 	// begin begins a verification of the node as it is now.
-	begin = effect{[]statusField{fieldAsFound, "introduced", "markSetbacks", "nodeUID", "gateUID", "systemUUID", "identity", "absent"}, func(c *change) error {
+	begin = effect{[]statusField{fieldAsFound, "introduced", "markSetbacks", "nodeUID", "gateUID", "systemUUID", "identity", "absent"}, func(c *change) {
 		w, status := c.world, c.status
 		status.AsFound = status.AsFound || c.reason == v1alpha1.ReasonNewNode && turns.FoundBy(w.gate, w.node) ||
 			c.event == eventReplaced && w.gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone
@@ -263,28 +234,24 @@ var (
 		} else {
 			status.Identity, status.Absent = is.Values, is.Absent
 		}
-		return nil
 	}}
-	acceptPass = effect{[]statusField{"accepted", "reference"}, func(c *change) error {
+	acceptPass = effect{[]statusField{"accepted", "reference"}, func(c *change) {
 		c.status.Accepted = c.world.accepted(c.status.History[0], v1alpha1.AcceptedByPass)
 		c.world.extend(c.status, c.world.benchmark)
-		return nil
 	}}
-	acceptByHand = effect{[]statusField{"accepted", "reference", "recent"}, func(c *change) error {
+	acceptByHand = effect{[]statusField{"accepted", "reference", "recent"}, func(c *change) {
 		c.status.Accepted = c.world.accepted(*acceptable(c.world.verification), v1alpha1.AcceptedByHand)
 		c.status.Accepted.RequestedBy = c.world.verification.Spec.Accept.RequestedBy
 		// A user decides that the latency is right: nothing before counts.
 		c.status.Reference, c.status.Recent = nil, nil
 		c.world.remember(c.status, c.world.named, c.status.Accepted.Peer, true)
 		c.world.extend(c.status, c.world.named)
-		return nil
 	}}
 	// record notes a result; a benchmark without an outcome has none.
-	record = effect{[]statusField{"lastMeasurementTime", "recent", "evidence", "history"}, func(c *change) error {
-		if c.outcome == "" {
-			return nil
+	record = effect{[]statusField{"lastMeasurementTime", "recent", "evidence", "history"}, func(c *change) {
+		if c.outcome != "" {
+			c.err = c.world.record(c.status, c.before.Benchmark, c.step)
 		}
-		return c.world.record(c.status, c.before.Benchmark, c.step)
 	}}
 )
 
@@ -298,11 +265,11 @@ func (s step) apply(w *world, v *v1alpha1.LatencyVerification, status v1alpha1.L
 	}
 	c := &change{step: s, now: now, world: w, before: status.DeepCopy(), status: &status}
 	for _, f := range t.clears {
-		f.reset(&status)
+		resets[f](&status)
 	}
 	for _, e := range t.does {
-		if err := e.apply(c); err != nil {
-			return *c.before, err
+		if e.apply(c); c.err != nil {
+			return *c.before, c.err
 		}
 	}
 	if t.to == "" {
@@ -328,31 +295,20 @@ func (s step) apply(w *world, v *v1alpha1.LatencyVerification, status v1alpha1.L
 	return status, nil
 }
 
-func (f statusField) reset(status *v1alpha1.LatencyVerificationStatus) {
-	switch f {
-	case fieldBenchmark:
-		status.Benchmark = nil
-	case fieldDiscarded:
-		status.Discarded = 0
-	case fieldSuspectPeer:
-		status.SuspectPeer = ""
-	case fieldSetback:
-		status.Setback = nil
-	case fieldChanged:
-		status.Changed = nil
-	case fieldAcceptRefused:
-		status.AcceptRefused = nil
-	case fieldAsFound:
-		status.AsFound = false
-	case fieldFailConfirmed:
-		status.FailConfirmed = false
-	case fieldTurn:
-		status.Turn = nil
-	case fieldTurnRequest:
-		status.TurnRequestTime = nil
-	case fieldAll:
+var resets = map[statusField]func(status *v1alpha1.LatencyVerificationStatus){
+	fieldBenchmark:     func(status *v1alpha1.LatencyVerificationStatus) { status.Benchmark = nil },
+	fieldDiscarded:     func(status *v1alpha1.LatencyVerificationStatus) { status.Discarded = 0 },
+	fieldSuspectPeer:   func(status *v1alpha1.LatencyVerificationStatus) { status.SuspectPeer = "" },
+	fieldSetback:       func(status *v1alpha1.LatencyVerificationStatus) { status.Setback = nil },
+	fieldChanged:       func(status *v1alpha1.LatencyVerificationStatus) { status.Changed = nil },
+	fieldAcceptRefused: func(status *v1alpha1.LatencyVerificationStatus) { status.AcceptRefused = nil },
+	fieldAsFound:       func(status *v1alpha1.LatencyVerificationStatus) { status.AsFound = false },
+	fieldFailConfirmed: func(status *v1alpha1.LatencyVerificationStatus) { status.FailConfirmed = false },
+	fieldTurn:          func(status *v1alpha1.LatencyVerificationStatus) { status.Turn = nil },
+	fieldTurnRequest:   func(status *v1alpha1.LatencyVerificationStatus) { status.TurnRequestTime = nil },
+	fieldAll: func(status *v1alpha1.LatencyVerificationStatus) {
 		*status = v1alpha1.LatencyVerificationStatus{Number: status.Number, Retained: status.Retained, MarkSetbacks: status.MarkSetbacks, Requests: status.Requests}
-	}
+	},
 }
 
 func (e nodeEvent) transition() *transition {
@@ -370,7 +326,7 @@ func (e nodeEvent) begins() bool {
 }
 
 // observed are the fields that follow what was observed of the node, whatever the event is.
-var observed = effect{[]statusField{"baselineTrouble", "retained", "gateUID", "identity", "absent", "systemUUID"}, func(c *change) error {
+var observed = effect{[]statusField{"baselineTrouble", "retained", "gateUID", "identity", "absent", "systemUUID"}, func(c *change) {
 	w, status := c.world, c.status
 	status.BaselineTrouble, status.Retained, status.GateUID = w.baselineTrouble, w.retention(), string(w.gate.UID)
 	if w.node != nil && !c.event.begins() {
@@ -379,26 +335,26 @@ var observed = effect{[]statusField{"baselineTrouble", "retained", "gateUID", "i
 		status.Identity, status.Absent = is.Values, is.Absent
 		status.SystemUUID = identity.LatestUUID(w.node.Status.NodeInfo.SystemUUID, status.SystemUUID)
 	}
-	return nil
 }}
 
 // next returns the status after a step: what was observed, the effects of the event, and conditions that agree with both.
 func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 	status := *w.verification.Status.DeepCopy()
 	w.setDeletable(&status)
-	err := observed.apply(&change{step: s, now: w.now, world: w, before: &w.verification.Status, status: &status})
-	if err == nil && s.event.transition() != nil {
+	observed.apply(&change{step: s, now: w.now, world: w, before: &w.verification.Status, status: &status})
+	var err error
+	if s.event.transition() != nil {
 		status, err = s.apply(w, w.verification, status, w.now)
 	}
 	w.conclude(&status)
 	return status, err
 }
 
-func (c *change) processed(note func(*v1alpha1.ProcessedRequests, *metav1.MicroTime)) {
+func (c *change) requests() *v1alpha1.ProcessedRequests {
 	if c.status.Requests == nil {
 		c.status.Requests = &v1alpha1.ProcessedRequests{}
 	}
-	note(c.status.Requests, new(metav1.NewMicroTime(c.now)))
+	return c.status.Requests
 }
 
 // conclude makes the conditions agree with the state, with whether the node is ready, and with the

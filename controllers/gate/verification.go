@@ -30,6 +30,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/identity"
 	"github.com/tailgate-dev/tailgate/internal/metrics"
 	"github.com/tailgate-dev/tailgate/internal/observe"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
 	"github.com/tailgate-dev/tailgate/internal/queue"
 	"github.com/tailgate-dev/tailgate/internal/sessions"
 	"github.com/tailgate-dev/tailgate/internal/standing"
@@ -223,16 +224,15 @@ func (r *Verifications) observePeers(ctx context.Context, w *world) error {
 			return fmt.Errorf("listing peers: %w", err)
 		}
 	}
-	ready := map[string]bool{}
-	for i := range nodes.Items {
-		ready[nodes.Items[i].Name] = identity.NotReady(identity.Subject{Node: &nodes.Items[i]}) == ""
+	ready := func(name string) bool {
+		return slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return n.Name == name && preflight.NodeReady(n) })
 	}
 	for i := range verifications.Items {
 		v := &verifications.Items[i]
 		if v.Spec.GateName == w.gate.Name && v.Spec.NodeName != w.node.Name {
 			w.others = append(w.others, sessions.OfNode(v))
 			// Two Nodes that are ready at once are two machines, whatever their firmware says.
-			if !ready[v.Spec.NodeName] && identity.SameMachine(v.Status.SystemUUID, w.node.Status.NodeInfo.SystemUUID) {
+			if identity.SameMachine(v.Status.SystemUUID, w.node.Status.NodeInfo.SystemUUID) && !ready(v.Spec.NodeName) {
 				w.formers = append(w.formers, v)
 			}
 		}

@@ -56,9 +56,7 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s steps) (time.Duratio
 	for i := range m.Status.Running {
 		running := &m.Status.Running[i]
 		if slices.Contains(s.create, running.Number) {
-			if err := r.create(ctx, w, running); err != nil {
-				return 0, err
-			}
+			r.create(ctx, w, running)
 		} else if child := w.child(running.Number); child != nil {
 			running.UID = string(child.UID)
 		}
@@ -127,7 +125,7 @@ func (r *Reconciler) withdraw(ctx context.Context, w *world, number int32) error
 }
 
 // create creates a running pair's benchmark, or uses one that belongs to the matrix.
-func (r *Reconciler) create(ctx context.Context, w *world, running *v1alpha1.RunningPair) error {
+func (r *Reconciler) create(ctx context.Context, w *world, running *v1alpha1.RunningPair) {
 	child := w.makeChild(running.Number)
 	err := r.Client.Create(ctx, child)
 	if apierrors.IsAlreadyExists(err) {
@@ -137,11 +135,11 @@ func (r *Reconciler) create(ctx context.Context, w *world, running *v1alpha1.Run
 		// A quota or a webhook that a user must change, whatever the code of its error is, or a slow API server; the other
 		// pairs continue.
 		w.blocked[running.Number] = blocker{v1alpha1.ReasonBenchmarkRefused, fmt.Sprintf("the API server refuses LatencyBenchmark %s: %v", child.Name, err)}
-		return nil
+		return
 	}
 	if why := w.obstacle(running.Number, child); why != nil {
 		w.blocked[running.Number] = *why
-		return nil
+		return
 	}
 	if running.UID != "" && running.UID != string(child.UID) {
 		w.notices = append(w.notices, controllers.Notice{
@@ -151,7 +149,6 @@ func (r *Reconciler) create(ctx context.Context, w *world, running *v1alpha1.Run
 	}
 	running.UID = string(child.UID)
 	w.children[running.Number-1] = child
-	return nil
 }
 
 func (w *world) obstacle(number int32, child *v1alpha1.LatencyBenchmark) *blocker {

@@ -170,12 +170,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *world) error {
 // observeMissing finds nodes of the plan that do not exist or are not ready. One that is missing for goneAfter, or not ready for
 // awayAfter, stays gone.
 func (w *world) observeMissing(planned sets.Set[string], nodes []corev1.Node) {
-	status, found, ready := &w.matrix.Status, sets.New[string](), sets.New[string]()
-	for i := range nodes {
-		if found.Insert(nodes[i].Name); preflight.NodeReady(nodes[i]) {
-			ready.Insert(nodes[i].Name)
-		}
-	}
+	status := &w.matrix.Status
 	w.gone = map[string]time.Time{}
 	var missing []v1alpha1.MissingNode
 	for _, name := range sets.List(planned.Difference(sets.New(""))) {
@@ -183,12 +178,11 @@ func (w *world) observeMissing(planned sets.Set[string], nodes []corev1.Node) {
 		if i := slices.IndexFunc(status.MissingNodes, func(n v1alpha1.MissingNode) bool { return n.Name == name }); i >= 0 && !status.MissingNodes[i].StartTime.After(w.now) {
 			node = status.MissingNodes[i]
 		}
-		if ready.Has(name) && !node.Gone {
-			continue
-		}
-		limit := goneAfter
-		if found.Has(name) {
-			limit = awayAfter
+		limit, at := goneAfter, slices.IndexFunc(nodes, func(n corev1.Node) bool { return n.Name == name })
+		if at >= 0 {
+			if limit = awayAfter; preflight.NodeReady(nodes[at]) && !node.Gone {
+				continue
+			}
 		}
 		if node.Gone = node.Gone || w.now.Sub(node.StartTime.Time) >= limit; node.Gone {
 			w.gone[name] = node.StartTime.Time
