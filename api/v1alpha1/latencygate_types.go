@@ -270,13 +270,12 @@ type SessionSpread struct {
 	Nodes int32 `json:"nodes"`
 	// differences is the number of differences that count, at most 200; with fewer than 8 nodes, those of all kinds.
 	Differences int32 `json:"differences"`
-	// partsPerMillion is the robust standard deviation between sessions, in parts per million, without what at least 6
-	// nodes share; 0 with fewer than 4 differences.
-	PartsPerMillion int64 `json:"partsPerMillion"`
-	// warmUp is how much slower the first 6 rounds of first sessions are than the next 6, such as 2.1%; absent unless
-	// it is significant. While it is there, these rounds are not compared, and a session has 6 more.
-	// +kubebuilder:validation:MaxLength=32
-	WarmUp string `json:"warmUp,omitempty"`
+	// deviation is the robust standard deviation of the logarithms of sessions, without what at least 6 nodes share;
+	// absent with fewer than 4 differences.
+	Deviation Factor `json:"deviation,omitempty"`
+	// warmUp is the ratio of the first 6 rounds of first sessions to the next 6; absent unless they are significantly
+	// slower. While it is there, these rounds are not compared, and a session has 6 more.
+	WarmUp Factor `json:"warmUp,omitempty"`
 }
 
 // FleetChange is the difference between the last accepted session before a change and the first session after it.
@@ -294,9 +293,8 @@ type FleetChange struct {
 	Of ComparedValue `json:"of"`
 	// nodes is the number of nodes that were measured with the same peer before and after the change.
 	Nodes int32 `json:"nodes"`
-	// median is the median ratio of the nodes, after to before, as a decimal number.
-	// +kubebuilder:validation:MaxLength=32
-	Median string `json:"median"`
+	// median is the median ratio of the nodes, after to before.
+	Median Factor `json:"median"`
 	// shifted is true while the nodes are slower by more than half of the tolerance: until the change is undone, 6
 	// nodes are within the limit after a later change, or the results are accepted manually.
 	Shifted bool `json:"shifted,omitempty"`
@@ -304,15 +302,13 @@ type FleetChange struct {
 	StartTime metav1.Time `json:"startTime"`
 	// endTime is when the last of the nodes was.
 	EndTime metav1.Time `json:"endTime"`
-	// shared are the medians of all compared values, as natural logarithms in parts per million, from 6 nodes on.
+	// shared are the median ratios of all compared values, from 6 nodes on.
 	// +kubebuilder:validation:MaxProperties=32
-	Shared map[string]int64 `json:"shared,omitempty"`
+	Shared map[string]Factor `json:"shared,omitempty"`
 	// lower is the lower bound of the 95 % interval of the median; absent with too few nodes.
-	// +kubebuilder:validation:MaxLength=32
-	Lower string `json:"lower,omitempty"`
+	Lower Factor `json:"lower,omitempty"`
 	// upper is the upper bound of the 95 % interval of the median.
-	// +kubebuilder:validation:MaxLength=32
-	Upper string `json:"upper,omitempty"`
+	Upper Factor `json:"upper,omitempty"`
 }
 
 // ScheduleStatus says from when the times of a schedule count, and how its turns ended.

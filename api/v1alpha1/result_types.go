@@ -1,5 +1,7 @@
 package v1alpha1
 
+import "strconv"
+
 // PlacementState says whether the placement of endpoints was proved to be as requested.
 // +kubebuilder:validation:Enum=Verified;Unverified
 type PlacementState string
@@ -132,14 +134,26 @@ type Ratio struct {
 	Percentile Percentile `json:"percentile"`
 	// estimate is the median of the ratios of every round to every round of the first variant (Hodges-Lehmann). With
 	// too few samples, it is the ratio of the percentiles over all rounds, without bounds.
-	// +kubebuilder:validation:MaxLength=32
-	Estimate string `json:"estimate"`
+	Estimate Factor `json:"estimate"`
 	// lower is the lower bound of the 95 % interval (exact Mann-Whitney); absent with fewer than four rounds a side.
-	// +kubebuilder:validation:MaxLength=32
-	Lower string `json:"lower,omitempty"`
+	Lower Factor `json:"lower,omitempty"`
 	// upper is the upper bound of the 95 % interval; absent when there is none.
-	// +kubebuilder:validation:MaxLength=32
-	Upper string `json:"upper,omitempty"`
+	Upper Factor `json:"upper,omitempty"`
+}
+
+// Factor is a ratio, or a relative deviation, as a decimal number, such as 1.0700.
+// +kubebuilder:validation:MaxLength=32
+type Factor string
+
+// FactorOf returns a number with a number of decimals.
+func FactorOf(v float64, decimals int) Factor {
+	return Factor(strconv.FormatFloat(v, 'f', decimals, 64))
+}
+
+// Value returns the number; 0 if it is absent.
+func (f Factor) Value() float64 {
+	v, _ := strconv.ParseFloat(string(f), 64) // The operator writes no other.
+	return v
 }
 
 // BandwidthResult is the payload that arrived at the receiver of a stream.

@@ -520,7 +520,7 @@ func (in *FleetChange) DeepCopyInto(out *FleetChange) {
 	in.EndTime.DeepCopyInto(&out.EndTime)
 	if in.Shared != nil {
 		in, out := &in.Shared, &out.Shared
-		*out = make(map[string]int64, len(*in))
+		*out = make(map[string]Factor, len(*in))
 		for key, val := range *in {
 			(*out)[key] = val
 		}

@@ -54,7 +54,7 @@ func suspected(w *world) { w.verification.Status.SuspectPeer = "c" }
 
 // warm makes the first rounds of the gate's sessions slower, longer gives each session of the reference rounds after them, and onlyWarmUp
 // leaves those that have none.
-func warm(w *world) { w.gate.Status.Spread[0].WarmUp = "2.1%" }
+func warm(w *world) { w.gate.Status.Spread[0].WarmUp = "1.0210" }
 func longer(w *world) {
 	for i := range w.verification.Status.Reference {
 		w.verification.Status.Reference[i].Rounds = w.verification.Status.Reference[0].Rounds
@@ -276,8 +276,8 @@ func TestDecide(t *testing.T) {
 		"a pass against the same boot":              {all(passed, oneBoot, func(w *world) { w.benchmark.Status.Session.BootID = "boot-0" }), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "its reference is one boot"},
 		"a pass against another peer":               {all(passed, otherPeer), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "its reference is with peer c"},
 		"a pass in a gate of few nodes":             {all(passed, func(w *world) { w.gate.Status.Spread[0].Nodes = 3 }), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "3 of 8 nodes show how much boots differ"},
-		"a pass while first rounds are slower":      {all(passed, warm, longer), eventPassed, verifiedState, v1alpha1.ReasonPassed, "compared with 2 accepted boots with peer b, each without its first 6 rounds, which are 2.1% slower"},
-		"the same, and the reference has no others": {all(passed, warm, onlyWarmUp), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "2.1% slower than later ones"},
+		"a pass while first rounds are slower":      {all(passed, warm, longer), eventPassed, verifiedState, v1alpha1.ReasonPassed, "compared with 2 accepted boots with peer b, each without its first 6 rounds, which in this gate are 1.0210 times as much"},
+		"the same, and the reference has no others": {all(passed, warm, onlyWarmUp), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "1.0210 times as much as later ones"},
 		"a pass against a result without a session": {all(passed, func(w *world) { w.verification.Status.Reference = nil }), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "how much boots differ is assumed"},
 		"a pass of a gate that compares nothing":    {all(passed, oneBoot, func(w *world) { w.gate.Spec.Template.Spec.Criteria.Baseline = nil }), eventPassed, verifiedState, v1alpha1.ReasonPassed, "p99 says so"},
 		"the first session, and few others":         {all(passed, noReference), eventPassed, verifiedState, v1alpha1.ReasonPassed, "too few nodes of its kind are known"},

@@ -497,7 +497,7 @@ func TestIntervalIsThatOfTheStatus(t *testing.T) {
 			}
 			shown++
 			row := f.Row()
-			if want := fmt.Sprintf("[%s, %s]", ratio.Lower, ratio.Upper); row[4] != want || f.Shown != ShownNothing && row[3] != ratio.Estimate {
+			if want := fmt.Sprintf("[%s, %s]", ratio.Lower, ratio.Upper); row[4] != want || f.Shown != ShownNothing && row[3] != string(ratio.Estimate) {
 				t.Errorf("%s: the status has %s %s, a comparison %s %s", f.Metric, ratio.Estimate, want, row[3], row[4])
 			}
 		}

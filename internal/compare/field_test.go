@@ -2,6 +2,7 @@ package compare
 
 import (
 	"bytes"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -75,7 +76,7 @@ func ratioOfP50(t *testing.T, baseline, candidate string) map[string]string {
 	results := summary.Summarize(collected).Results
 	for _, r := range results[len(results)-1].Ratios {
 		if r.Percentile == v1alpha1.P50 {
-			got["get"] = r.Estimate + " " + r.Lower + ".." + r.Upper
+			got["get"] = fmt.Sprintf("%s %s..%s", r.Estimate, r.Lower, r.Upper)
 		}
 	}
 	return got

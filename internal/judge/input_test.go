@@ -46,7 +46,7 @@ func TestReferenceReplacesTheRoundsOfTheBaseline(t *testing.T) {
 		sessions        [][]int64
 		last, candidate []int64
 		of              v1alpha1.Metric
-		warmUp          string
+		warmUp          v1alpha1.Factor
 		// spread is the standard deviation between boots of the gate's nodes.
 		spread  int64
 		outcome v1alpha1.VerdictOutcome
@@ -74,10 +74,10 @@ func TestReferenceReplacesTheRoundsOfTheBaseline(t *testing.T) {
 			sessions: [][]int64{sixOf(6000, 5000), sixOf(6000, 5000)}, last: sixOf(5000), candidate: sixOf(6000, 5000), outcome: "Pass", message: "12+24 rounds",
 		},
 		"after a warm-up, as quick": {
-			sessions: [][]int64{sixOf(6000, 5000), sixOf(6000, 5000)}, last: sixOf(5000), candidate: sixOf(6000, 5000), warmUp: "20%", outcome: "Pass", message: "6+12 rounds",
+			sessions: [][]int64{sixOf(6000, 5000), sixOf(6000, 5000)}, last: sixOf(5000), candidate: sixOf(6000, 5000), warmUp: "1.2", outcome: "Pass", message: "6+12 rounds",
 		},
 		"after a warm-up, slower": {
-			sessions: [][]int64{sixOf(6000, 5000), sixOf(6000, 5000)}, last: sixOf(5000), candidate: sixOf(6000, 6000), warmUp: "20%", outcome: "Fail", message: "6.00µs against 5.00µs",
+			sessions: [][]int64{sixOf(6000, 5000), sixOf(6000, 5000)}, last: sixOf(5000), candidate: sixOf(6000, 6000), warmUp: "1.2", outcome: "Fail", message: "6.00µs against 5.00µs",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -92,7 +92,7 @@ func TestReferenceReplacesTheRoundsOfTheBaseline(t *testing.T) {
 					BootID: fmt.Sprint("boot-", i), Peer: "b", Rounds: []v1alpha1.ValueRounds{rounds},
 				})
 			}
-			gate := &v1alpha1.LatencyGateStatus{Spread: []v1alpha1.SessionSpread{{ComparedValue: key, Nodes: 20, Differences: 60, PartsPerMillion: cmp.Or(c.spread, 1000), WarmUp: c.warmUp}}}
+			gate := &v1alpha1.LatencyGateStatus{Spread: []v1alpha1.SessionSpread{{ComparedValue: key, Nodes: 20, Differences: 60, Deviation: v1alpha1.FactorOf(float64(cmp.Or(c.spread, 1000))/1e6, 6), WarmUp: c.warmUp}}}
 			baseline := inOrder(t, spec(), "before", c.last)
 			baseline.Reference = new(sessions.For(status, gate, "boot-9", "b"))
 			j, err := Evaluate(criteria, inOrder(t, spec(), "x", c.candidate), &baseline)

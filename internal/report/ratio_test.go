@@ -76,7 +76,7 @@ func ofVariant(b *v1alpha1.LatencyBenchmark, variant string) []v1alpha1.Ratio {
 }
 
 func TestRatios(t *testing.T) {
-	ratio := func(p v1alpha1.Percentile, estimate, lower, upper string) v1alpha1.Ratio {
+	ratio := func(p v1alpha1.Percentile, estimate, lower, upper v1alpha1.Factor) v1alpha1.Ratio {
 		return v1alpha1.Ratio{Percentile: p, Estimate: estimate, Lower: lower, Upper: upper}
 	}
 	cases := map[string]struct {

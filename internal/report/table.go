@@ -349,7 +349,7 @@ func ratioText(r v1alpha1.CellResult, reference string, p v1alpha1.Percentile) s
 	case !found:
 		return "-"
 	case !summary.Bounded(ratio):
-		return ratio.Estimate
+		return string(ratio.Estimate)
 	default:
 		return fmt.Sprintf("%s (%s..%s)", ratio.Estimate, cmp.Or(ratio.Lower, "0"), cmp.Or(ratio.Upper, "∞"))
 	}

@@ -28,7 +28,7 @@ type Calibration struct {
 func Calibrate(nodes []Node) []Calibration {
 	var all []Calibration
 	for _, s := range Spread(nodes) {
-		c := Calibration{Of: s.ComparedValue, Kind: s.Kind, Sessions: float64(s.PartsPerMillion) / 1e6, Differences: int(s.Differences), Nodes: int(s.Nodes)}
+		c := Calibration{Of: s.ComparedValue, Kind: s.Kind, Sessions: s.Deviation.Value(), Differences: int(s.Differences), Nodes: int(s.Nodes)}
 		squares, free, peers := 0.0, 0.0, []float64(nil)
 		for _, n := range nodes {
 			if s.Kind != "" && n.Class != s.Kind {

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -273,7 +272,7 @@ func groupsOf(nodes []Node, keys []key, tolerances Tolerances, until map[int]tim
 // measure fills in what a wave did to the nodes of a group, among a number of comparisons.
 func (g *group) measure(keys []key, tolerances Tolerances, among int) {
 	most := math.Inf(-1)
-	shared := map[string]int64{}
+	shared := map[string]v1alpha1.Factor{}
 	for _, key := range keys {
 		values := g.values(key)
 		if len(values) == 0 {
@@ -282,7 +281,7 @@ func (g *group) measure(keys []key, tolerances Tolerances, among int) {
 		mid := median(values)
 		c := v1alpha1.FleetChange{Kind: g.kind, Changed: g.last.changed, Of: key, Nodes: int32(len(values)), Median: ratio(worse(key) * mid)}
 		if len(values) >= fewestChanged {
-			shared[key.String()] = int64(math.Round(worse(key) * mid * 1e6))
+			shared[key.String()] = ratio(worse(key) * mid)
 		}
 		low, high, bounded := bounds(values, among)
 		if excess := low - tolerances.limit(key); bounded {
@@ -326,7 +325,7 @@ func outside(n int, side stats.OneIn) int {
 	return int((float64(n)-math.Sqrt2*math.Erfinv(1-2/float64(side))*math.Sqrt(float64(n)))/2) - 1
 }
 
-func ratio(logarithm float64) string { return strconv.FormatFloat(math.Exp(logarithm), 'f', 4, 64) }
+func ratio(logarithm float64) v1alpha1.Factor { return v1alpha1.FactorOf(math.Exp(logarithm), 4) }
 
 // Told returns the change that says most of the fleet: the newest one that stands, otherwise the newest of enough nodes to bound what
 // it did; nil if there is none.
@@ -347,11 +346,11 @@ func own(found []difference, of key, kind string, changes []v1alpha1.FleetChange
 		}
 		shared, known := 0.0, len(d.changed) == 0
 		for _, c := range slices.Backward(changes) {
-			ppm, enough := c.Shared[of.String()]
+			ratio, enough := c.Shared[of.String()]
 			boot := c.Changed[0].Key == string(v1alpha1.IdentityBootID)
 			same := boot && len(d.changed) == 0 || !boot && has(c.Changed) == has(d.changed)
 			if enough && same && (c.Kind == "" || c.Kind == kind) && !d.after.Time.Before(&c.StartTime) && !c.EndTime.Before(&d.after.Time) {
-				if shared, known = float64(ppm)/1e6/math.Sqrt2, true; c.Kind == kind {
+				if shared, known = math.Log(ratio.Value())/math.Sqrt2, true; c.Kind == kind {
 					break
 				}
 			}

@@ -204,15 +204,15 @@ func TestAShiftStands(t *testing.T) {
 				if got := len(changes) > 0 && changes[0].Shifted; got != c.want {
 					t.Errorf("%+v", changes)
 				}
-				if after := spreadOf(f.nodes); after > before+1000 {
-					t.Errorf("the shift widens the spread from %d to %d parts per million", before, after)
+				if after := spreadOf(f.nodes); after > before+0.001 {
+					t.Errorf("the shift widens the spread from %g to %g", before, after)
 				}
 			})
 		}
 	}
 }
 
-func spreadOf(nodes []Node) int64 { return Spread(nodes)[0].PartsPerMillion }
+func spreadOf(nodes []Node) float64 { return Spread(nodes)[0].Deviation.Value() }
 
 // TestAShiftOfSome finds what made only one kind slower, or only nodes that had something else before, in any order of measurement.
 func TestAShiftOfSome(t *testing.T) {
@@ -299,7 +299,7 @@ func TestSpreadByKind(t *testing.T) {
 	for _, s := range Spread(nodes) {
 		found[s.Kind] = s
 	}
-	if noisy, quiet, few := found["noisy"], found["quiet"], found["few"]; noisy.Nodes != 10 || few.Nodes != 4 || noisy.PartsPerMillion < 10*quiet.PartsPerMillion ||
+	if noisy, quiet, few := found["noisy"], found["quiet"], found["few"]; noisy.Nodes != 10 || few.Nodes != 4 || noisy.Deviation.Value() < 10*quiet.Deviation.Value() ||
 		few.Differences != 48 || noisy.Differences != 30 {
 		t.Errorf("%+v", found)
 	}

@@ -2,7 +2,6 @@ package sessions
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -150,7 +149,7 @@ func spread(all []difference, kind string, of key) v1alpha1.SessionSpread {
 		for i, d := range pooled {
 			sizes[i] = math.Abs(d.value)
 		}
-		out.PartsPerMillion = int64(math.Round(robust * median(sizes) * 1e6))
+		out.Deviation = v1alpha1.FactorOf(robust*median(sizes), 6)
 	}
 	return out
 }
@@ -167,8 +166,8 @@ func median(values []float64) float64 {
 	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
 }
 
-// WarmUp returns how much slower the first rounds of a gate's sessions are than later ones, such as 2.1%; empty if they are not.
-func WarmUp(g *v1alpha1.LatencyGateStatus) string {
+// WarmUp returns the ratio of the first rounds of a gate's sessions to later ones; empty if they are not slower.
+func WarmUp(g *v1alpha1.LatencyGateStatus) v1alpha1.Factor {
 	for _, s := range g.Spread {
 		if s.WarmUp != "" {
 			return s.WarmUp
@@ -178,7 +177,7 @@ func WarmUp(g *v1alpha1.LatencyGateStatus) string {
 }
 
 // warmUp tests whether the first 6 rounds of first sessions are slower than the next 6: a t test over the nodes, 1 in 100 among all values.
-func warmUp(nodes []Node, of key, among int) string {
+func warmUp(nodes []Node, of key, among int) v1alpha1.Factor {
 	var values []float64
 	for _, n := range nodes {
 		for _, s := range n.Reference {
@@ -207,7 +206,7 @@ func warmUp(nodes []Node, of key, among int) string {
 	if mean <= stats.QuantileT(stats.OneIn(100*among), n-1)*math.Sqrt(squares/(n-1)/n) {
 		return ""
 	}
-	return fmt.Sprintf("%.1f%%", 100*(math.Exp(mean)-1))
+	return v1alpha1.FactorOf(math.Exp(mean), 4)
 }
 
 // SlowerThanGroup compares the first session of a node with those of at least 8 other nodes of its kind. It returns the ratio to their

@@ -37,7 +37,7 @@ func couple(random *rand.Rand, name string, boots int) pair {
 
 // TestPeers compares what may follow a result that is no Pass. The first peer has five accepted boots with the node.
 func TestPeers(t *testing.T) {
-	gate := &v1alpha1.LatencyGateStatus{Spread: []v1alpha1.SessionSpread{{ComparedValue: series, Nodes: 20, Differences: 200, PartsPerMillion: 13_600}}}
+	gate := &v1alpha1.LatencyGateStatus{Spread: []v1alpha1.SessionSpread{{ComparedValue: series, Nodes: 20, Differences: 200, Deviation: "0.0136"}}}
 	const tolerance, draws = 0.05, 2000
 	type outcome = v1alpha1.VerdictOutcome
 	pass, fail, inconclusive := v1alpha1.VerdictPass, v1alpha1.VerdictFail, v1alpha1.VerdictInconclusive

@@ -195,7 +195,7 @@ type Reference struct {
 	// Spread is what the gate knows of the difference between sessions, by key.
 	Spread map[v1alpha1.ComparedValue]v1alpha1.SessionSpread
 
-	warmUp string
+	warmUp v1alpha1.Factor
 	// own are the differences between the node's own boots, by key.
 	own map[key][]float64
 }
@@ -225,7 +225,7 @@ func For(v *v1alpha1.LatencyVerificationStatus, g *v1alpha1.LatencyGateStatus, b
 // Of returns the pooled rounds of a compared value, nil if no session has it, and what is known of the difference between sessions.
 func (r Reference) Of(value v1alpha1.ComparedValue) ([]stats.Observation, stats.Between) {
 	spread := r.Spread[value]
-	b := stats.Between{SD: float64(spread.PartsPerMillion) / 1e6, Differences: int(spread.Differences), Share: 1}
+	b := stats.Between{SD: spread.Deviation.Value(), Differences: int(spread.Differences), Share: 1}
 	if spread.Differences < fewestDifferences {
 		b.Differences = 0
 	}
@@ -260,7 +260,7 @@ func (r Reference) Status(peer string, session []v1alpha1.ValueRounds) *v1alpha1
 	case n == 0:
 		return nil
 	case r.LeaveOut > 0:
-		out.Description = fmt.Sprintf("compared with %d accepted boots with peer %s, each without its first %d rounds, which are %s slower in this gate", n, peer, r.LeaveOut, r.warmUp)
+		out.Description = fmt.Sprintf("compared with %d accepted boots with peer %s, each without its first %d rounds, which in this gate are %s times as much as later ones", n, peer, r.LeaveOut, r.warmUp)
 	default:
 		out.Description = fmt.Sprintf("compared with %d accepted boots with peer %s", n, peer)
 	}
@@ -309,7 +309,7 @@ func (r Reference) Provisional(session []v1alpha1.ValueRounds) string {
 	case !r.SamePeer:
 		return fmt.Sprintf("its reference is with peer %s, and another pair of nodes may differ", r.Sessions[0].Peer)
 	case r.warmUp != "" && r.LeaveOut == 0:
-		return fmt.Sprintf("the first rounds of this gate's sessions are %s slower than later ones, and its reference has no others", r.warmUp)
+		return fmt.Sprintf("the first rounds of this gate's sessions are %s times as much as later ones, and its reference has no others", r.warmUp)
 	case len(r.Sessions) == 1:
 		return "its reference is one boot: if that was a slow one, slow boots pass"
 	case nodes < FewestNodes:

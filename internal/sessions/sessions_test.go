@@ -52,7 +52,7 @@ func described(reference []v1alpha1.ReferenceSession) string {
 }
 
 // warm is a gate whose sessions begin with a warm-up.
-var warm = &v1alpha1.LatencyGateStatus{Spread: []v1alpha1.SessionSpread{{ComparedValue: series, WarmUp: "2.1%"}}}
+var warm = &v1alpha1.LatencyGateStatus{Spread: []v1alpha1.SessionSpread{{ComparedValue: series, WarmUp: "1.0210"}}}
 
 func TestExtend(t *testing.T) {
 	m := measured(slices.Repeat(exact(1000), 20))
@@ -165,11 +165,11 @@ func TestReference(t *testing.T) {
 	for _, boot := range []string{"1", "2", "3", "4", "5"} {
 		reference = Extend(reference, keeps(session(boot, "b"), m), &v1alpha1.LatencyGateStatus{})
 	}
-	gate := &v1alpha1.LatencyGateStatus{Spread: []v1alpha1.SessionSpread{{ComparedValue: series, Nodes: 20, Differences: 40, PartsPerMillion: 12_000}}}
+	gate := &v1alpha1.LatencyGateStatus{Spread: []v1alpha1.SessionSpread{{ComparedValue: series, Nodes: 20, Differences: 40, Deviation: "0.012"}}}
 	few := gate.DeepCopy()
 	few.Spread[0].Differences = 3
 	changed := gate.DeepCopy()
-	changed.Changes = []v1alpha1.FleetChange{{Changed: []v1alpha1.IdentityChange{{Key: "Kernel", From: "1", To: "2"}}, Of: series, Nodes: 20, Median: "1.1000", Shared: map[string]int64{series.String(): 95_310}}}
+	changed.Changes = []v1alpha1.FleetChange{{Changed: []v1alpha1.IdentityChange{{Key: "Kernel", From: "1", To: "2"}}, Of: series, Nodes: 20, Median: "1.1000", Shared: map[string]v1alpha1.Factor{series.String(): "1.1"}}}
 	recent := []v1alpha1.MeasuredSession{
 		{Peer: "b", BootID: "1", Identity: kernel("1"), Levels: levels(1000)},
 		{Peer: "b", BootID: "2", Identity: kernel("2"), Levels: levels(1100)},
@@ -271,7 +271,7 @@ func TestSize(t *testing.T) {
 	}{
 		{2, 200, "vf", stats.Exact(12_345), 8 << 10, 3 << 10, 2 << 20},
 		{2, 5000, "vf", stats.Exact(12_345), 8 << 10, 3 << 10, 40 << 20},
-		{v1alpha1.MaxSeries, 200, strings.Repeat("v", 14), stats.Observation{Value: 1e9, Low: 1e8, High: 1e10}, 256 << 10, 16 << 10, 64 << 20},
+		{v1alpha1.MaxSeries, 200, strings.Repeat("v", 14), stats.Observation{Value: 1e9, Low: 1e8, High: 1e10}, 256 << 10, 17 << 10, 64 << 20},
 	} {
 		verification, gate := size(c.compared, c.nodes, c.name, c.round)
 		t.Logf("%d compared values of %d nodes: a LatencyVerification %d bytes, a LatencyGate %d bytes, all verifications %d KiB", c.compared, c.nodes, verification, gate, c.nodes*verification>>10)

@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -191,7 +190,7 @@ func simulate(p plan, upgrades int, seed uint64) []tally {
 			}
 			publish()
 			if len(status.Spread) > 0 {
-				t.sd = append(t.sd, float64(status.Spread[0].PartsPerMillion)/1e6)
+				t.sd = append(t.sd, status.Spread[0].Deviation.Value())
 			}
 			if found {
 				t.warm++
@@ -401,6 +400,5 @@ func seen(changes []v1alpha1.FleetChange) bool {
 	if told == nil {
 		return false
 	}
-	lower, err := strconv.ParseFloat(told.Lower, 64)
-	return err == nil && lower > 1
+	return told.Lower.Value() > 1
 }

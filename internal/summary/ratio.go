@@ -21,28 +21,32 @@ func ratios(reference, c cell) []v1alpha1.Ratio {
 			// There is no ratio if lost messages reach the percentile in half of the rounds.
 			if b.Estimate > 0 && !math.IsInf(b.Estimate, 1) {
 				all = append(all, v1alpha1.Ratio{
-					Percentile: p, Estimate: stats.FormatRatio(b.Estimate, math.Round), Lower: ratioBound(b.Lower, math.Floor), Upper: ratioBound(b.Upper, math.Ceil),
+					Percentile: p, Estimate: factor(b.Estimate, math.Round), Lower: ratioBound(b.Lower, math.Floor), Upper: ratioBound(b.Upper, math.Ceil),
 				})
 			}
 		case whole != nil && wholeReference != nil && *wholeReference > 0:
-			all = append(all, v1alpha1.Ratio{Percentile: p, Estimate: stats.FormatRatio(float64(*whole)/float64(*wholeReference), math.Round)})
+			all = append(all, v1alpha1.Ratio{Percentile: p, Estimate: factor(float64(*whole)/float64(*wholeReference), math.Round)})
 		}
 	}
 	return all
 }
 
 // ratioBound formats a bound of a ratio, rounded; empty if it bounds nothing.
-func ratioBound(v float64, round func(float64) float64) string {
+func ratioBound(v float64, round func(float64) float64) v1alpha1.Factor {
 	if v == 0 || math.IsInf(v, 1) {
 		return ""
 	}
-	return stats.FormatRatio(v, round)
+	return factor(v, round)
+}
+
+func factor(v float64, round func(float64) float64) v1alpha1.Factor {
+	return v1alpha1.Factor(stats.FormatRatio(v, round))
 }
 
 // RatioOf returns a percentile's ratio to the reference's, 1 for itself; false: unknown.
 func RatioOf(r v1alpha1.CellResult, reference string, p v1alpha1.Percentile) (v1alpha1.Ratio, bool) {
 	if r.Variant == reference {
-		return v1alpha1.Ratio{Percentile: p, Estimate: stats.FormatRatio(1, math.Round)}, r.Percentile(p) != nil
+		return v1alpha1.Ratio{Percentile: p, Estimate: factor(1, math.Round)}, r.Percentile(p) != nil
 	}
 	i := slices.IndexFunc(r.Ratios, func(ratio v1alpha1.Ratio) bool { return ratio.Percentile == p })
 	if i < 0 {
@@ -66,7 +70,7 @@ func variantsLine(spec v1alpha1.LatencyBenchmarkSpec, cell string, results []v1a
 		}
 		text := "-"
 		if ratio, found := RatioOf(r, spec.Variants[0].Name, v1alpha1.P50); found {
-			text = ratio.Estimate
+			text = string(ratio.Estimate)
 		}
 		told = append(told, r.Variant+" "+text)
 	}

@@ -19,7 +19,7 @@ func TestSummaryOfVariantsIsBounded(t *testing.T) {
 		name := strings.Repeat("v", 18) + string(rune('a'+i))
 		s.Variants = append(s.Variants, v1alpha1.Variant{Name: name})
 		results = append(results, v1alpha1.CellResult{Variant: name, Name: "tcp-64", LatencyType: "RTT",
-			Ratios: []v1alpha1.Ratio{{Percentile: v1alpha1.P50, Estimate: stats.FormatRatio(60_000_000_000, math.Round)}}})
+			Ratios: []v1alpha1.Ratio{{Percentile: v1alpha1.P50, Estimate: v1alpha1.Factor(stats.FormatRatio(60_000_000_000, math.Round))}}})
 	}
 	if line := variantsLine(s, "tcp-64", results); len(line) > 1024 || strings.Count(line, ", ") != 15 {
 		t.Errorf("%d bytes: %s", len(line), line)
@@ -28,7 +28,7 @@ func TestSummaryOfVariantsIsBounded(t *testing.T) {
 
 // The line of variants compares with the first one, also if there are only two; one variant is compared with nothing.
 func TestLineOfVariants(t *testing.T) {
-	of := func(variant, ratio string) v1alpha1.CellResult {
+	of := func(variant string, ratio v1alpha1.Factor) v1alpha1.CellResult {
 		r := v1alpha1.CellResult{Variant: variant, Name: "tcp-64", LatencyType: "RTT", Percentiles: []v1alpha1.PercentileResult{{Name: v1alpha1.P50, Nanoseconds: 1000}}}
 		if ratio != "" {
 			r.Ratios = []v1alpha1.Ratio{{Percentile: v1alpha1.P50, Estimate: ratio}}
@@ -48,7 +48,7 @@ func TestLineOfVariants(t *testing.T) {
 		var s v1alpha1.LatencyBenchmarkSpec
 		var results []v1alpha1.CellResult
 		for i, name := range c.variants {
-			s.Variants, results = append(s.Variants, v1alpha1.Variant{Name: name}), append(results, of(name, c.ratios[i]))
+			s.Variants, results = append(s.Variants, v1alpha1.Variant{Name: name}), append(results, of(name, v1alpha1.Factor(c.ratios[i])))
 		}
 		if got := variantsLine(s, "tcp-64", results); got != c.want {
 			t.Errorf("%v: %q, want %q", c.variants, got, c.want)

@@ -83,7 +83,7 @@ func TestRoundsOfSession(t *testing.T) {
 			t.Errorf("with a reference: %d to %d rounds", b.Spec.Rounds, b.Spec.MaxRounds)
 		}
 		warm := g.DeepCopy()
-		warm.Status.Spread = []v1alpha1.SessionSpread{{WarmUp: "2.1%"}}
+		warm.Status.Spread = []v1alpha1.SessionSpread{{WarmUp: "1.0210"}}
 		if b := Benchmark(warm, v, "b", 4); b.Spec.Rounds != max(c.rounds, min(c.rounds+6, 24)) || b.Spec.MaxRounds != 0 && b.Spec.MaxRounds < b.Spec.Rounds {
 			t.Errorf("with a warm-up: %d to %d rounds", b.Spec.Rounds, b.Spec.MaxRounds)
 		}

@@ -62,7 +62,7 @@ func Gate(changes ...func(*v1alpha1.LatencyGate)) *v1alpha1.LatencyGate {
 			}},
 		},
 	}
-	g.Status.Spread = []v1alpha1.SessionSpread{{ComparedValue: P99, Nodes: 20, Differences: 40, PartsPerMillion: 10_000}}
+	g.Status.Spread = []v1alpha1.SessionSpread{{ComparedValue: P99, Nodes: 20, Differences: 40, Deviation: "0.01"}}
 	for _, change := range changes {
 		change(g)
 	}
