@@ -36,6 +36,12 @@ func TestSendPath(t *testing.T) {
 			counts("ctpio_success", 500, "ctpio_fallback", 1500, "ctpio_poison", 7),
 			"at most 25 % by CTPIO: the port counted ctpio_success 500, ctpio_fallback 1500, ctpio_poison 7, of 2000 messages",
 		},
+		"just enough by CTPIO": {
+			counts("ctpio_success", 1900), "CTPIO, if no other program used the port: the port counted ctpio_success 1900, of 2000 messages",
+		},
+		"one less": {
+			counts("ctpio_success", 1899), "at most 95 % by CTPIO: the port counted ctpio_success 1899, of 2000 messages",
+		},
 		"none with the bypass, as with EF_CTPIO=0": {
 			counts("ctpio_success", 0, "ctpio_fallback", 0, "ctpio_poison", 0), "no CTPIO: the port counted ctpio_success 0, ctpio_fallback 0, ctpio_poison 0, of 2000 messages",
 		},
