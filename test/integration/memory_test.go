@@ -11,10 +11,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
+	"github.com/onsi/gomega/gexec"
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -202,8 +206,64 @@ var _ = Describe("The cache of the manager", Label("nightly"), func() {
 			Expect(peakOf(kind)).To(BeNumerically("<", managerMiB*3/4), kind)
 		}
 		Expect(peakOf(strings.Join(kinds, ","))).To(BeNumerically("<", managerMiB*3/4), "all at once")
+
+		By("the whole manager in a memory cgroup, from its start, while it takes these benchmarks and matrices in")
+		if os.Getuid() != 0 {
+			AddReportEntry("the manager did not run in a memory cgroup: that needs root")
+			return
+		}
+		manager, err := gexec.Build("github.com/tailgate-dev/tailgate/cmd/manager")
+		Expect(err).NotTo(HaveOccurred())
+		group := newMemoryGroup(managerMiB << 20)
+		log := gbytes.NewBuffer()
+		child := exec.CommandContext(ctx, "/bin/sh", "-c", `echo $$ > "$1/cgroup.procs" && shift && exec "$@"`, "sh", group.dir, manager, "--bench-image=i", "--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address=0")
+		child.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, fmt.Sprintf("GOMEMLIMIT=%d", managerMiB<<20))
+		child.Stdout, child.Stderr = log, log
+		Expect(child.Start()).To(Succeed())
+		ended := make(chan error, 1)
+		go func() { ended <- child.Wait() }()
+		Consistently(ended).WithTimeout(3*time.Minute).ShouldNot(Receive(), func() string { return string(log.Contents()[max(0, len(log.Contents())-2000):]) })
+		AddReportEntry(fmt.Sprintf("the manager in its cgroup: at most %d MiB of %d in 3 minutes", group.peak()>>20, managerMiB))
+		judged := 0
+		Expect(observe.Each(ctx, hostileUser, func() client.ObjectList { return &v1alpha1.LatencyBenchmarkList{} }, func(o runtime.Object) error {
+			if len(o.(*v1alpha1.LatencyBenchmark).Status.Conditions) > 0 {
+				judged++
+			}
+			return nil
+		})).To(Succeed())
+		Expect(judged).To(BeNumerically(">=", 10), "benchmarks with conditions: %s", log.Contents())
+		Expect(child.Process.Signal(syscall.SIGTERM)).To(Succeed())
+		Eventually(ended).WithTimeout(time.Minute).Should(Receive())
 	})
 })
+
+// memoryGroup is a memory cgroup, v1 or v2, until the spec ends.
+type memoryGroup struct{ dir, used string }
+
+func newMemoryGroup(limit int) memoryGroup {
+	GinkgoHelper()
+	g, file := memoryGroup{dir: "/sys/fs/cgroup", used: "memory.peak"}, "memory.max"
+	if _, err := os.Stat("/sys/fs/cgroup/memory"); err == nil {
+		g, file = memoryGroup{dir: "/sys/fs/cgroup/memory", used: "memory.max_usage_in_bytes"}, "memory.limit_in_bytes"
+	}
+	g.dir += fmt.Sprintf("/tailgate-memory-%d", os.Getpid())
+	Expect(os.Mkdir(g.dir, 0o755)).To(Succeed())
+	DeferCleanup(func() {
+		Eventually(func() error { return os.Remove(g.dir) }).WithTimeout(time.Minute).Should(Succeed())
+	})
+	Expect(os.WriteFile(g.dir+"/"+file, []byte(strconv.Itoa(limit)), 0o644)).To(Succeed())
+	return g
+}
+
+// peak returns the highest usage in bytes.
+func (g memoryGroup) peak() int {
+	GinkgoHelper()
+	text, err := os.ReadFile(g.dir + "/" + g.used)
+	Expect(err).NotTo(HaveOccurred())
+	n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	Expect(err).NotTo(HaveOccurred())
+	return n
+}
 
 // fill gives a spec as much text as the API accepts in the parts that are largest.
 func fill(s *v1alpha1.MeasurementSpec) {
