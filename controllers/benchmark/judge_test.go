@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/standing"
 )
 
 func TestPassed(t *testing.T) {
@@ -31,7 +32,7 @@ func TestPassed(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := passed(&v1alpha1.Verdict{Outcome: c.outcome, Rules: c.rules, Message: "because"})
+			got := standing.Passed(&v1alpha1.Verdict{Outcome: c.outcome, Rules: c.rules, Message: "because"})
 			if got.Status != c.status || got.Reason != c.reason || got.Message != "because" {
 				t.Errorf("got %s, %s, %q; want %s, %s", got.Status, got.Reason, got.Message, c.status, c.reason)
 			}

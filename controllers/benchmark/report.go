@@ -119,7 +119,7 @@ func (r *Reconciler) judge(ctx context.Context, b *v1alpha1.LatencyBenchmark) er
 	case !b.Finished():
 		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionPassed, metav1.ConditionUnknown, v1alpha1.ReasonNotJudged, notJudged(b)))
 	default:
-		b.SetCondition(passed(b.Status.Verdict))
+		b.SetCondition(standing.Passed(b.Status.Verdict))
 	}
 	return nil
 }
@@ -130,32 +130,6 @@ func notJudged(b *v1alpha1.LatencyBenchmark) string {
 			"the verdict of the planned rounds is Inconclusive; the rules are evaluated again, for the last time, when %d more rounds are measured", n)
 	}
 	return "the rules are evaluated when all runs are measured"
-}
-
-func passed(v *v1alpha1.Verdict) metav1.Condition {
-	status, reason := metav1.ConditionUnknown, inconclusive(v)
-	switch v.Outcome {
-	case v1alpha1.VerdictInconclusive:
-	case v1alpha1.VerdictPass:
-		status, reason = metav1.ConditionTrue, v1alpha1.ReasonPass
-	case v1alpha1.VerdictFail:
-		status, reason = metav1.ConditionFalse, v1alpha1.ReasonFail
-	}
-	return v1alpha1.Condition(v1alpha1.ConditionPassed, status, reason, v.Message)
-}
-
-// inconclusive returns the reason of the first inconclusive rule if it applies to the whole benchmark.
-func inconclusive(v *v1alpha1.Verdict) string {
-	whole := []string{
-		v1alpha1.ReasonBenchmarkFailed, v1alpha1.ReasonResultsMissing, v1alpha1.ReasonRuleInvalid,
-		v1alpha1.ReasonBaselineMissing, v1alpha1.ReasonBaselineNotComplete, v1alpha1.ReasonBaselineResultsMissing,
-		v1alpha1.ReasonBaselineDigestDiffers, v1alpha1.ReasonBaselineUnreadable, v1alpha1.ReasonBaselineUnlike, v1alpha1.ReasonBaselineWithoutEvidence,
-	}
-	first := slices.IndexFunc(v.Rules, func(r v1alpha1.RuleVerdict) bool { return r.Outcome == v1alpha1.VerdictInconclusive })
-	if first >= 0 && slices.Contains(whole, v.Rules[first].Reason) {
-		return v.Rules[first].Reason
-	}
-	return v1alpha1.ReasonInconclusive
 }
 
 func progress(b *v1alpha1.LatencyBenchmark) *v1alpha1.Progress {

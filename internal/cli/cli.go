@@ -148,6 +148,7 @@ func Command() *cobra.Command {
 		newReportBug(cluster),
 		newRerun(cluster),
 		newRun(cluster),
+		newVerdict(),
 		newVerify(cluster),
 		newVersion(cluster),
 	)

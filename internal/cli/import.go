@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -57,11 +58,25 @@ func newPublished() *cobra.Command {
 	}
 }
 
+// source says what files do not tell of what was measured.
+type source struct {
+	tool, latencyType, protocol string
+	size, rate                  int32
+}
+
+func (s *source) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&s.tool, "tool", "", "tool that measured; may be one that Tailgate does not have")
+	f.StringVar(&s.latencyType, "latency-type", "", "what the latencies count: RTT, or HalfRTT for half a round trip")
+	f.StringVar(&s.protocol, "protocol", "", "TCP, UDP or Multicast")
+	f.Int32Var(&s.size, "size", -1, "message size in bytes")
+	f.Int32Var(&s.rate, "rate", 0, "messages a second of an open loop; 0 for ping-pong")
+}
+
 type importer struct {
-	dir, name, tool, latencyType, protocol string
-	size, rate                             int32
-	overwrite                              bool
-	notes                                  []string
+	source
+	dir, name string
+	overwrite bool
+	notes     []string
 }
 
 func newImport() *cobra.Command {
@@ -77,7 +92,7 @@ func newImport() *cobra.Command {
 			"--size and, in an open loop, --rate. The same content twice is refused, and so are intervals of one run as rounds: an\n" +
 			"interval over them would lack all that differs from run to run.\n" +
 			"get, compare and report read the result by its path. No agent observed the measurement, so that nothing proves it, and\n" +
-			"no verdict can be based on it.",
+			"no gate can be based on it. verdict judges such files by rules.",
 		Example: "  " + name + " import bare-1.txt bare-2.txt --name bare-metal -o results --note hardware='Xeon 6246, X2522'\n" +
 			"  " + name + " compare ./results/bare-metal sweep/vf-onload\n" +
 			"  " + name + " import run.hlog --name host --tool pinger --latency-type RTT --protocol TCP --size 64 --rate 10000 -o results",
@@ -87,11 +102,7 @@ func newImport() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVarP(&i.dir, "output", "o", "", "directory that contains a subdirectory for each export")
 	f.StringVar(&i.name, "name", "", "name of the export")
-	f.StringVar(&i.tool, "tool", "", "tool that measured; may be one that Tailgate does not have")
-	f.StringVar(&i.latencyType, "latency-type", "", "what the latencies count: RTT, or HalfRTT for half a round trip")
-	f.StringVar(&i.protocol, "protocol", "", "TCP, UDP or Multicast")
-	f.Int32Var(&i.size, "size", -1, "message size in bytes")
-	f.Int32Var(&i.rate, "rate", 0, "messages a second of an open loop; 0 for ping-pong")
+	i.addFlags(f)
 	f.BoolVar(&i.overwrite, "overwrite", false, "replace an export of the same name")
 	f.StringArrayVar(&i.notes, "note", nil, "NAME=TEXT about the hardware, the settings or the limits; may be repeated")
 	return cmd
@@ -107,33 +118,13 @@ func (i *importer) run(ctx context.Context, args []string, stdout io.Writer) err
 	if i.dir == "" || len(validation.IsDNS1123Subdomain(i.name)) > 0 {
 		return fmt.Errorf("--output and --name: name the directory to write to, and the export (letters, digits, - and .), not %q", i.name)
 	}
-	v := imported.Variant{Name: plan.DefaultVariant}
-	r := imported.Result{
-		Namespace: "imported", Name: i.name, Tool: v1alpha1.Tool(i.tool), LatencyType: v1alpha1.LatencyType(i.latencyType),
-		Source: "imported from " + strings.Join(args, ", "), Notes: map[string]string{},
+	r, twice, err := i.result(i.name, args)
+	switch {
+	case err != nil:
+		return err
+	case len(twice) > 0:
+		return fmt.Errorf("%s: it has the content of a round before: the same content twice is one round", twice[0])
 	}
-	var first imported.File
-	for n, file := range args {
-		f, err := i.read(&r, file)
-		if err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-		if n == 0 {
-			first = f
-		} else if !maps.Equal(f.Notes, first.Notes) {
-			return fmt.Errorf("%s: its options or its environment, %q, are not those of %s, %q: import them apart", file, f.Notes, args[0], first.Notes)
-		}
-		for _, round := range f.Rounds {
-			if slices.ContainsFunc(v.Rounds, func(other imported.Round) bool { return reflect.DeepEqual(other, round) }) {
-				return fmt.Errorf("%s: it has the content of a round before: the same content twice is one round", file)
-			}
-			v.Rounds = append(v.Rounds, round)
-		}
-		if r.At.Before(f.At) {
-			r.At = f.At
-		}
-	}
-	maps.Copy(r.Notes, first.Notes)
 	for _, n := range i.notes {
 		key, value, _ := strings.Cut(n, "=")
 		if _, twice := r.Notes[key]; twice {
@@ -141,10 +132,6 @@ func (i *importer) run(ctx context.Context, args []string, stdout io.Writer) err
 		}
 		r.Notes[key] = value
 	}
-	if len(v.Rounds) > mostRounds {
-		return fmt.Errorf("there are %d rounds, and a benchmark has at most %d", len(v.Rounds), mostRounds)
-	}
-	r.Variants = []imported.Variant{v}
 	b, err := r.Benchmark()
 	if err != nil {
 		return err
@@ -160,6 +147,42 @@ func (i *importer) run(ctx context.Context, args []string, stdout io.Writer) err
 	return say(stdout, "%d rounds of %s in %s, manifest.json has SHA-256 %s\n", len(b.Runs), b.Object.Spec.Tool, asPath(dir), written.ManifestSHA256)
 }
 
+// result reads files as the rounds of a result, once each; it also returns the files that have the content of a round before.
+func (s *source) result(name string, files []string) (r imported.Result, twice []string, err error) {
+	v := imported.Variant{Name: plan.DefaultVariant}
+	r = imported.Result{
+		Namespace: "imported", Name: name, Tool: v1alpha1.Tool(s.tool), LatencyType: v1alpha1.LatencyType(s.latencyType),
+		Source: "imported from " + strings.Join(files, ", "),
+	}
+	for _, file := range files {
+		f, err := s.read(&r, file)
+		switch {
+		case err != nil:
+			return r, nil, fmt.Errorf("%s: %w", file, err)
+		case r.Notes == nil:
+			r.Notes = map[string]string{}
+			maps.Copy(r.Notes, f.Notes)
+		case !maps.Equal(f.Notes, r.Notes):
+			return r, nil, fmt.Errorf("%s: its options or its environment, %q, are not those of %s, %q: import them apart", file, f.Notes, files[0], r.Notes)
+		}
+		for _, round := range f.Rounds {
+			if slices.ContainsFunc(v.Rounds, func(other imported.Round) bool { return reflect.DeepEqual(other, round) }) {
+				twice = append(twice, file)
+			} else {
+				v.Rounds = append(v.Rounds, round)
+			}
+		}
+		if len(v.Rounds) > mostRounds {
+			return r, nil, fmt.Errorf("%s: there are %d rounds, and a benchmark has at most %d", file, len(v.Rounds), mostRounds)
+		}
+		if r.At.Before(f.At) {
+			r.At = f.At
+		}
+	}
+	r.Variants = []imported.Variant{v}
+	return r, twice, nil
+}
+
 // admitted returns why an export of the benchmark could not be read, by the kind's definition.
 func admitted(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(b)
@@ -172,13 +195,17 @@ func admitted(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
 }
 
 // read reads a file as rounds of the result, whose tool and latency type it completes.
-func (i *importer) read(r *imported.Result, file string) (imported.File, error) {
+func (s *source) read(r *imported.Result, file string) (imported.File, error) {
 	info, err := os.Stat(file) // before it is opened, which waits for a writer of a named pipe
 	switch {
 	case err != nil:
 		return imported.File{}, err
-	case !info.Mode().IsRegular() || info.Size() > mostRead:
-		return imported.File{}, fmt.Errorf("it is no file of at most %d bytes: import a part of it", mostRead)
+	case info.IsDir():
+		return imported.File{}, errors.New("it is a directory: name its files")
+	case !info.Mode().IsRegular():
+		return imported.File{}, errors.New("it is no regular file: write its content to one")
+	case info.Size() > mostRead:
+		return imported.File{}, fmt.Errorf("it has more than %d bytes: import a part of it", mostRead)
 	}
 	f, err := os.Open(file)
 	if err != nil {
@@ -196,13 +223,13 @@ func (i *importer) read(r *imported.Result, file string) (imported.File, error) 
 	number := strings.Trim(string(bytes.TrimSpace(line)), "0123456789") == ""
 	switch {
 	case bytes.Contains(begin, []byte("%ile")):
-		return i.readSfnt(r, whole)
+		return s.readSfnt(r, whole)
 	case bytes.Contains(begin, []byte("TotalCount")):
 		return imported.File{}, errors.New("a percentile distribution does not have the samples: import the histogram log (.hlog) of the same measurement")
 	case !number && !bytes.Contains(begin, []byte("HISTF")) && !bytes.Contains(begin, []byte("Histogram log")):
 		return imported.File{}, fmt.Errorf("line 1: %.80q: it is neither a table of sfnt-pingpong, nor an HdrHistogram log, nor a list of nanoseconds, and nothing else can be imported", line)
 	}
-	c, err := i.cell(r)
+	c, err := s.cell(r)
 	if err != nil {
 		return imported.File{}, err
 	}
@@ -210,14 +237,14 @@ func (i *importer) read(r *imported.Result, file string) (imported.File, error) 
 	var histograms []result.Histogram
 	if number {
 		histograms = make([]result.Histogram, 1)
-		if err := i.needsType(); err != nil {
+		if err := s.needsType(); err != nil {
 			return imported.File{}, err
 		}
 		histograms[0], err = imported.Nanoseconds(whole, r.LatencyType)
 	} else {
 		histograms, read, err = imported.HistogramLog(whole, r.LatencyType)
 		if err == nil && read.LatencyType == "" {
-			err = i.needsType()
+			err = s.needsType()
 		}
 		r.LatencyType = cmp.Or(r.LatencyType, read.LatencyType)
 	}
@@ -228,9 +255,9 @@ func (i *importer) read(r *imported.Result, file string) (imported.File, error) 
 	return read, err
 }
 
-func (i *importer) needsType() error {
-	if t := v1alpha1.LatencyType(i.latencyType); t != v1alpha1.LatencyRTT && t != v1alpha1.LatencyHalfRTT {
-		return fmt.Errorf("--latency-type: %q is neither RTT nor HalfRTT (half a round trip); the file does not tell", i.latencyType)
+func (s *source) needsType() error {
+	if t := v1alpha1.LatencyType(s.latencyType); t != v1alpha1.LatencyRTT && t != v1alpha1.LatencyHalfRTT {
+		return fmt.Errorf("--latency-type: %q is neither RTT nor HalfRTT (half a round trip); the file does not tell", s.latencyType)
 	}
 	return nil
 }
@@ -238,7 +265,7 @@ func (i *importer) needsType() error {
 // largestTable is the largest size of a table, in bytes.
 const largestTable = 1 << 20
 
-func (i *importer) readSfnt(r *imported.Result, in io.Reader) (imported.File, error) {
+func (s *source) readSfnt(r *imported.Result, in io.Reader) (imported.File, error) {
 	content, err := io.ReadAll(io.LimitReader(in, largestTable))
 	if err != nil {
 		return imported.File{}, err
@@ -250,22 +277,22 @@ func (i *importer) readSfnt(r *imported.Result, in io.Reader) (imported.File, er
 		err = fmt.Errorf("--latency-type: it reports %s, not %s; remove the flag, and import files of one type together", f.LatencyType, r.LatencyType)
 	case r.Tool != "" && r.Tool != v1alpha1.ToolSfntPingpong:
 		err = fmt.Errorf("--tool: it is of %s, not of %s; remove the flag", v1alpha1.ToolSfntPingpong, r.Tool)
-	case i.protocol != "" || i.size >= 0 || i.rate != 0:
+	case s.protocol != "" || s.size >= 0 || s.rate != 0:
 		err = errors.New("--protocol, --size and --rate: a table says what was measured; remove these flags")
 	}
 	r.LatencyType, r.Tool = f.LatencyType, v1alpha1.ToolSfntPingpong
 	return f, err
 }
 
-func (i *importer) cell(r *imported.Result) (result.Cell, error) {
-	c := tool.Cell{Traffic: v1alpha1.Traffic{Protocol: v1alpha1.Protocol(i.protocol), MessageSize: i.size, RatePerSecond: i.rate}}
+func (s *source) cell(r *imported.Result) (result.Cell, error) {
+	c := tool.Cell{Traffic: v1alpha1.Traffic{Protocol: v1alpha1.Protocol(s.protocol), MessageSize: s.size, RatePerSecond: s.rate}}
 	var err error
 	switch {
-	case i.tool == "":
+	case s.tool == "":
 		err = errors.New("--tool: name the tool that measured; the file does not tell")
-	case i.size < 0 || i.rate < 0:
+	case s.size < 0 || s.rate < 0:
 		err = errors.New("--size and --rate: give the message size in bytes, and for an open loop the messages a second")
-	case r.Tool != v1alpha1.Tool(i.tool):
+	case r.Tool != v1alpha1.Tool(s.tool):
 		err = fmt.Errorf("--tool: a file before is of %s; import them apart", r.Tool)
 	}
 	return result.Cell{Cell: c}, err

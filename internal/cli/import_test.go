@@ -32,7 +32,7 @@ func TestComparePublished(t *testing.T) {
 	for _, want := range []string{
 		"3 results against published/sfnt-e5-2620v4-ull\n", "\np50\n",
 		"  tcp-1      1.72µs    2.07µs   1.205    1.83µs   1.066    1.50µs   0.874\n", // 1719, 2071, 1833 and 1503 ns
-		"published/sfnt-e5-2620v4-vm: Imported: not measured by Tailgate, so that nothing proves it and no verdict can be based on it: ",
+		"published/sfnt-e5-2620v4-vm: Imported: not measured by Tailgate, so that nothing proves it and no gate can be based on it: ",
 		"published/sfnt-e5-2620v4-vm: caveat-ctpio: inferred, not measured: this table is with CTPIO",
 	} {
 		if !strings.Contains(stdout, want) {
@@ -186,7 +186,7 @@ func TestImportRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		"a named pipe":                 {[]string{pipe, "--name", "x"}, "it is no file of at most"},
+		"a named pipe":                 {[]string{pipe, "--name", "x"}, "it is no regular file"},
 		"an empty file":                {[]string{file("empty", ""), "--name", "x", "--tool", "pinger", "--latency-type", "RTT", "--protocol", "TCP", "--size", "1"}, "it has no samples"},
 		"a table of another size":      {[]string{sweep, "--name", "x", "--size", "64"}, "--protocol, --size and --rate: a table says what was measured; remove these flags"},
 		"the same content twice":       {[]string{sweep, other(t, sweep, 1), sweep, "--name", "x"}, "the same content twice is one round"},
@@ -194,7 +194,7 @@ func TestImportRefuses(t *testing.T) {
 		"other options":                {[]string{sweep, file("spin.txt", strings.Replace(string(text), "sfnt-pingpong ", "sfnt-pingpong --spin ", 1)), "--name", "x"}, "import them apart"},
 		"no file":                      {[]string{}, "the files to import"},
 		"a file that does not exist":   {[]string{"nowhere.txt", "--name", "x"}, "nowhere.txt"},
-		"a directory":                  {[]string{dir, "--name", "x"}, "it is no file of at most"},
+		"a directory":                  {[]string{dir, "--name", "x"}, "it is a directory"},
 		"a file that is too large":     {[]string{huge, "--name", "x"}, "import a part of it"},
 		"no name":                      {[]string{sweep}, "--output and --name"},
 		"a name that leaves":           {[]string{sweep, "--name", "../x"}, "--output and --name"},

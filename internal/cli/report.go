@@ -2,8 +2,8 @@ package cli
 
 import (
 	"bytes"
-	"context"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -32,37 +32,35 @@ func newReport(c *cluster) *cobra.Command {
 			if output == "" {
 				return fmt.Errorf("--output: name the file to write, such as -o report.html, or - for standard output")
 			}
-			html, err := htmlReport(cmd.Context(), c, args)
-			if err != nil {
-				return err
+			var all []export.Benchmark
+			for _, arg := range args {
+				b, err := c.load(cmd.Context(), arg)
+				if err != nil {
+					return err
+				}
+				all = append(all, b)
 			}
-			if output == "-" {
-				_, err = cmd.OutOrStdout().Write(html)
-			} else {
-				err = os.WriteFile(output, html, 0o644)
-			}
-			if err != nil {
-				return fmt.Errorf("writing the report: %w", err)
-			}
-			return nil
+			return writeReport(cmd.OutOrStdout(), output, all)
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write; - for standard output")
 	return cmd
 }
 
-func htmlReport(ctx context.Context, c *cluster, names []string) ([]byte, error) {
-	var all []export.Benchmark
-	for _, name := range names {
-		b, err := c.load(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, b)
+// writeReport writes the report of benchmarks to a file; - is standard output.
+func writeReport(stdout io.Writer, file string, all []export.Benchmark) error {
+	var html bytes.Buffer
+	err := htmlreport.Write(&html, all)
+	if err != nil {
+		return err
 	}
-	var out bytes.Buffer
-	if err := htmlreport.Write(&out, all); err != nil {
-		return nil, err
+	if file == "-" {
+		_, err = stdout.Write(html.Bytes())
+	} else {
+		err = os.WriteFile(file, html.Bytes(), 0o644)
 	}
-	return out.Bytes(), nil
+	if err != nil {
+		return fmt.Errorf("writing the report: %w", err)
+	}
+	return nil
 }

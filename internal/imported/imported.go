@@ -3,7 +3,7 @@
 // percentiles.
 //
 // Its documents name the source (result.Document.Imported). Nothing proves such a result, so that it can be printed and compared,
-// and no verdict can be based on it.
+// and no gate can be based on it.
 package imported
 
 import (

@@ -21,6 +21,11 @@ func Cells(r Results, metrics ...v1alpha1.Metric) []verdict.Cell {
 		// Each cell has its own slice of blockers, so that a change to one does not affect another.
 		add := func(cell verdict.Cell) {
 			cell.Blockers = blockers(r, v)
+			for i := range cell.Rounds {
+				if r.OfFiles {
+					delete(cell.Rounds[i].Values, v1alpha1.MetricLost)
+				}
+			}
 			if len(metrics) > 0 {
 				narrow(cell.Rounds, metrics)
 			}
@@ -56,7 +61,7 @@ func blockers(r Results, v *rounds.Variant) []verdict.Blocker {
 		all = append(all, *r.Trouble)
 	}
 	for _, w := range v.Warnings {
-		if w.Blocks {
+		if w.Blocks && !(r.OfFiles && w.Reason == v1alpha1.WarningImported) {
 			all = append(all, verdict.Blocker{Reason: w.Reason, Message: w.Message})
 		}
 	}

@@ -22,6 +22,8 @@ type Results struct {
 	*rounds.Collection
 	// Trouble is why runs are missing, or nothing can be judged; or nil.
 	Trouble *verdict.Blocker
+	// OfFiles: nothing proves the rounds, and the verdict says so. No verdict of a cluster is such a one.
+	OfFiles bool
 	// Together is the number of benchmarks that are judged together, as in verdict.Input.
 	Together int
 	// Reference, of a LatencyGate's baseline, are the node's sessions; else nil.
@@ -33,6 +35,9 @@ func Evaluate(criteria v1alpha1.Criteria, candidate Results, baseline *Results) 
 	metrics := append(metricsOf(criteria), v1alpha1.MetricLost)
 	in := verdict.Input{Criteria: criteria, Candidate: Cells(candidate, metrics...), Together: candidate.Together}
 	in.Rounds, in.MaxRounds = int(candidate.Spec.Rounds), int(plan.MaxRounds(candidate.Spec))
+	if candidate.OfFiles {
+		in.Note = "nothing was proved of these files, which do not have lost messages"
+	}
 	if candidate.Simulated || baseline != nil && baseline.Trouble == nil && baseline.Simulated {
 		in.Note = "on a simulated NIC"
 	}

@@ -38,7 +38,7 @@ const EmulatedBoard = "1af4:"
 func Warnings(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result.Stored) []Warning {
 	if source := cmp.Or(run.Client.Imported, run.Server.Imported); source != "" {
 		return []Warning{warning(true, v1alpha1.WarningImported,
-			"not measured by Tailgate, so that nothing proves it and no verdict can be based on it: %s", source)}
+			"not measured by Tailgate, so that nothing proves it and no gate can be based on it: %s", source)}
 	}
 	var warnings []Warning
 	if result.SameKernel(run.Client.Evidence, run.Server.Evidence) {

@@ -57,6 +57,33 @@ func current(o client.Object, conditions []metav1.Condition, conditionType strin
 	return c
 }
 
+// Passed returns the condition Passed of a verdict.
+func Passed(v *v1alpha1.Verdict) metav1.Condition {
+	status, reason := metav1.ConditionUnknown, inconclusive(v)
+	switch v.Outcome {
+	case v1alpha1.VerdictInconclusive:
+	case v1alpha1.VerdictPass:
+		status, reason = metav1.ConditionTrue, v1alpha1.ReasonPass
+	case v1alpha1.VerdictFail:
+		status, reason = metav1.ConditionFalse, v1alpha1.ReasonFail
+	}
+	return v1alpha1.Condition(v1alpha1.ConditionPassed, status, reason, v.Message)
+}
+
+// inconclusive returns the reason of the first inconclusive rule if it applies to the whole benchmark.
+func inconclusive(v *v1alpha1.Verdict) string {
+	whole := []string{
+		v1alpha1.ReasonBenchmarkFailed, v1alpha1.ReasonResultsMissing, v1alpha1.ReasonRuleInvalid,
+		v1alpha1.ReasonBaselineMissing, v1alpha1.ReasonBaselineNotComplete, v1alpha1.ReasonBaselineResultsMissing,
+		v1alpha1.ReasonBaselineDigestDiffers, v1alpha1.ReasonBaselineUnreadable, v1alpha1.ReasonBaselineUnlike, v1alpha1.ReasonBaselineWithoutEvidence,
+	}
+	first := slices.IndexFunc(v.Rules, func(r v1alpha1.RuleVerdict) bool { return r.Outcome == v1alpha1.VerdictInconclusive })
+	if first >= 0 && slices.Contains(whole, v.Rules[first].Reason) {
+		return v.Rules[first].Reason
+	}
+	return v1alpha1.ReasonInconclusive
+}
+
 // OfBenchmark returns the standing of a LatencyBenchmark, from its condition Passed.
 func OfBenchmark(b *v1alpha1.LatencyBenchmark) Standing {
 	passed := current(b, b.Status.Conditions, v1alpha1.ConditionPassed)

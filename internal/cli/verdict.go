@@ -1,0 +1,242 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/compare"
+	"github.com/tailgate-dev/tailgate/internal/export"
+	"github.com/tailgate-dev/tailgate/internal/judge"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/rounds"
+	"github.com/tailgate-dev/tailgate/internal/standing"
+	"github.com/tailgate-dev/tailgate/internal/verdict"
+)
+
+const (
+	// leastFiles is the least number of rounds of a side of which files are judged.
+	leastFiles = 6
+	// leastRatio is the least ratio that is no mistake in the unit of a side.
+	leastRatio = 0.01
+)
+
+// filesVerdict is a call of the verb that judges files.
+type filesVerdict struct {
+	source
+	given               []givenFile
+	baseline, candidate []string
+	rules               []string
+	form, report        string
+}
+
+// givenFile is a file that a flag gave to a side, and the number of arguments before it.
+type givenFile struct {
+	side *[]string
+	file string
+	args int
+}
+
+func newVerdict() *cobra.Command {
+	v := &filesVerdict{}
+	forms := []string{"table", "json"}
+	cmd := &cobra.Command{
+		Use:   "verdict --baseline FILE... --candidate FILE... --rule RULE...",
+		Short: "Judge the output of a tool on any machines by rules, without a cluster",
+		Long: "Judge the output of a tool by rules as benchmarks are judged: each FILE is a round, in one of the formats that import reads; a\n" +
+			"directory stands for its files. The message and the exit code are those of gate: 0 Pass, 1 Fail, 2 Inconclusive, 3 error. No agent observed the measurement,\n" +
+			"so that nothing is proved of where and how it was measured, as the first line says, and files do not say what was lost.\n\n" +
+			"A RULE is a metric, max or maxIncrease, and a limit, as in spec.criteria.rules. Fewer than six rounds on a side decide\n" +
+			"nothing. The same content twice is one round, and cannot be on both sides. Measure both sides in turns: otherwise, what\n" +
+			"differs from one hour to the next counts as a difference of the sides.",
+		Example: "  " + name + " verdict --baseline before/*.txt --candidate after/*.txt --rule 'p99 maxIncrease 5%'\n" +
+			"  " + name + " verdict --candidate run-*.hlog --rule 'p99.9 max 20us' --tool my-engine --latency-type RTT --protocol TCP --size 264",
+		Annotations: map[string]string{exitsByVerdict: "true"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := oneOf("--output", v.form, forms); err != nil {
+				return err
+			}
+			if err := v.assign(args); err != nil {
+				return err
+			}
+			return v.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f := cmd.Flags()
+	side := func(of *[]string) func(string) error {
+		return func(file string) error {
+			v.given = append(v.given, givenFile{of, file, f.NArg()})
+			return nil
+		}
+	}
+	f.Func("baseline", "FILE... to compare with; not needed if no rule has maxIncrease", side(&v.baseline))
+	f.Func("candidate", "FILE... to judge", side(&v.candidate))
+	f.StringArrayVar(&v.rules, "rule", nil, "rule, such as 'p99 maxIncrease 5%' or 'p50 max 10us'; may be repeated")
+	v.addFlags(f)
+	f.StringVarP(&v.form, "output", "o", forms[0], "format: "+strings.Join(forms, ", "))
+	f.StringVar(&v.report, "report", "", "file to write an HTML report to")
+	return cmd
+}
+
+// assign gives each argument to the side of the flag before it: a shell makes several of a pattern.
+func (v *filesVerdict) assign(args []string) error {
+	next := len(args)
+	for _, g := range slices.Backward(v.given) {
+		*g.side = slices.Concat([]string{g.file}, args[g.args:next], *g.side)
+		next = g.args
+	}
+	switch {
+	case next > 0:
+		return fmt.Errorf("%s: it follows neither --baseline nor --candidate, so that its side is unknown", args[0])
+	case len(v.candidate) == 0:
+		return errors.New("--candidate: name the files to judge, each of a round")
+	case len(v.rules) == 0:
+		return errors.New("--rule: give at least one, such as 'p99 maxIncrease 5%'")
+	}
+	return nil
+}
+
+func (v *filesVerdict) run(ctx context.Context, stdout, stderr io.Writer) error {
+	criteria, err := v.criteria()
+	if err != nil {
+		return err
+	}
+	candidate, after, err := v.side("candidate", v.candidate, stderr)
+	if err != nil {
+		return err
+	}
+	all, before := []export.Benchmark{candidate}, (*judge.Results)(nil)
+	if criteria.Baseline != nil {
+		baseline, results, err := v.side("baseline", v.baseline, stderr)
+		if err != nil {
+			return err
+		}
+		for i, round := range candidate.Runs {
+			if slices.ContainsFunc(baseline.Runs, func(other result.Stored) bool { return reflect.DeepEqual(round.Client.Cells, other.Client.Cells) }) {
+				return fmt.Errorf("round %d of the candidate has the content of a round of the baseline: the same content twice is one round", i+1)
+			}
+		}
+		if err := mayCompare(results, after, stderr); err != nil {
+			return err
+		}
+		all, before = []export.Benchmark{baseline, candidate}, &results
+	}
+	b := candidate.Object
+	b.Spec.Criteria = criteria
+	if err := admitted(ctx, b); err != nil {
+		return fmt.Errorf("--rule: %w", err)
+	}
+	judged, err := judge.Evaluate(*criteria, after, before)
+	if err != nil {
+		return fmt.Errorf("--rule: %w", err)
+	}
+	b.Status.Verdict = judged.Status()
+	b.SetCondition(standing.Passed(b.Status.Verdict))
+	if v.report != "" {
+		if err := writeReport(stdout, v.report, all); err != nil {
+			return err
+		}
+	}
+	s := standing.OfBenchmark(b)
+	text := []byte(s.String() + "\n")
+	if v.form == "json" {
+		if text, err = json.MarshalIndent(b.Status.Verdict, "", "  "); err != nil {
+			return err
+		}
+		text = append(text, '\n')
+	}
+	if err := emit(stdout, text, nil); err != nil || exitCode(s) == exitPass {
+		return err
+	}
+	return ended{code: exitCode(s)}
+}
+
+// criteria reads the rules. Their limits are checked by the kind's definition.
+func (v *filesVerdict) criteria() (*v1alpha1.Criteria, error) {
+	c := &v1alpha1.Criteria{}
+	for _, rule := range v.rules {
+		words := strings.Fields(rule)
+		if len(words) != 3 {
+			return nil, fmt.Errorf("--rule: %q is not a metric, max or maxIncrease, and a limit, such as 'p99 maxIncrease 5%%'", rule)
+		}
+		r := v1alpha1.Rule{Metric: v1alpha1.Metric(words[0])}
+		switch limit := (v1alpha1.Limit{Text: words[2]}); words[1] {
+		case "max":
+			r.Max = limit
+		case "maxIncrease":
+			r.MaxIncrease = limit
+		default:
+			return nil, fmt.Errorf("--rule: %q: %q is neither max nor maxIncrease", rule, words[1])
+		}
+		c.Rules = append(c.Rules, r)
+	}
+	switch compares := slices.ContainsFunc(c.Rules, func(r v1alpha1.Rule) bool { return r.Compares() }); {
+	case compares && len(v.baseline) == 0:
+		return nil, errors.New("--baseline: name the files to compare with, each of a round")
+	case len(v.baseline) > 0 && !compares:
+		return nil, errors.New("--baseline: no rule has maxIncrease, so that nothing is compared; remove the flag, or add such a rule")
+	case compares:
+		c.Baseline = &v1alpha1.Baseline{Type: v1alpha1.BaselineBenchmark, Benchmark: &v1alpha1.BenchmarkReference{ObjectName: v1alpha1.ObjectName{Name: "baseline"}}}
+	}
+	return c, nil
+}
+
+// side reads the files of a side; a directory stands for the files in it.
+func (v *filesVerdict) side(name string, paths []string, stderr io.Writer) (export.Benchmark, judge.Results, error) {
+	var files []string
+	for _, path := range paths {
+		entries, err := os.ReadDir(path)
+		for _, e := range entries {
+			files = append(files, filepath.Join(path, e.Name()))
+		}
+		if err != nil || len(entries) == 0 {
+			files = append(files, path)
+		}
+	}
+	r, twice, err := v.result(name, files)
+	if err != nil {
+		return export.Benchmark{}, judge.Results{}, err
+	}
+	for _, file := range twice {
+		fmt.Fprintf(stderr, "%s: it has the content of a file before, and both are one round\n", file)
+	}
+	b, err := r.Benchmark()
+	if err != nil {
+		return export.Benchmark{}, judge.Results{}, err
+	}
+	collected, err := rounds.Of(b.Object.Spec, b.Runs...)
+	results := judge.Results{Collection: collected, OfFiles: true}
+	if n := len(b.Runs); n < leastFiles {
+		results.Trouble = &verdict.Blocker{
+			Reason: v1alpha1.ReasonTooFewRounds, Message: fmt.Sprintf("the %s has %d rounds, and files are judged from %d on a side", name, n, leastFiles),
+		}
+	}
+	return b, results, err
+}
+
+// mayCompare refuses sides that cannot be compared, and names the notes that differ.
+func mayCompare(baseline, candidate judge.Results, stderr io.Writer) error {
+	c, err := compare.Compare(compare.Side{Name: "the baseline", Results: baseline}, compare.Side{Name: "the candidate", Results: candidate})
+	if err != nil {
+		return err
+	}
+	for _, d := range c.Differences {
+		fmt.Fprintf(stderr, "%s differs: %q in the baseline, %q in the candidate\n", d.Key, d.Baseline, d.Candidate)
+	}
+	for _, f := range c.Figures {
+		if f.Ratio != nil && *f.Ratio < leastRatio {
+			return fmt.Errorf("%s: %s is less than a hundredth of the baseline's: give both sides in nanoseconds", f.Cell, f.Metric)
+		}
+	}
+	return nil
+}
