@@ -122,8 +122,7 @@ func slimPlacement(p *v1alpha1.EndpointPlacement) {
 	}
 }
 
-// maxSpec bounds a cached spec, in bytes of JSON: a few times what its users write. An editor of a namespace may create thousands at their
-// maximum.
+// maxSpec bounds a cached spec, in bytes of JSON: editors may create thousands at their maximum.
 const maxSpec = 8 << 10
 
 // slimSpec reduces a longer spec, and any spec when memory is short, to what is read of other benchmarks.

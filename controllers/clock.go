@@ -8,9 +8,8 @@ import (
 )
 
 // SettleTimes moves future times of a status, a pointer, to now: a clock was ahead. An EndTime of
-// type metav1.Time, which may be in the future, keeps its distance from StartTime. Left out are
-// RetryTime, which waits ignore beyond the longest pause, and LastMeasurementTime, with which a
-// schedule repeats a measurement.
+// type metav1.Time keeps its distance from StartTime. Left out are RetryTime, which has its own
+// bound, and LastMeasurementTime, with which a schedule repeats a measurement.
 func SettleTimes(status any, now time.Time) { settle(reflect.ValueOf(status), now) }
 
 func settle(v reflect.Value, now time.Time) {

@@ -183,8 +183,7 @@ var NotCreated = predicate.Funcs{CreateFunc: func(event.CreateEvent) bool { retu
 type Notice struct {
 	Type, Reason, Action, Message string
 	// Related is another object of the event, or nil. The recorder takes two events about one
-	// version of an object for one, with the first message, unless type, reason, action or Related
-	// differs.
+	// version of an object for one, unless type, reason, action or Related differs.
 	Related runtime.Object
 }
 

@@ -59,8 +59,7 @@ func (m *memory) gone(uid types.UID) bool {
 	return made
 }
 
-// adopt records in the status the pods of the active attempt that this manager created, if it could
-// not write the status after that.
+// adopt records the active attempt's pods that this manager created and no status write recorded.
 func (m *memory) adopt(w *world) {
 	for _, e := range w.ends() {
 		m.made.add(types.UID(*e.uid))

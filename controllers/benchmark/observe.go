@@ -25,8 +25,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// world is the input of decide: what it knows of any benchmark, and of one with or without an active
-// attempt.
+// world is the input of decide, about a benchmark with or without an active attempt.
 type world struct {
 	now       time.Time
 	settings  Settings
@@ -45,11 +44,9 @@ type idle struct {
 	// accepted is the preflight's input; turn is true if it has what is read live.
 	accepted preflight.Observed
 	turn     bool
-	// blocking are the pods that the benchmark waits for: they hold resources of its nodes, or have
-	// the names of its pods.
+	// blocking are the pods that hold resources of the benchmark's nodes, or have its pods' names.
 	blocking []blockingPod
-	// unseen is an older benchmark that no manager has looked at, as "namespace/name"; empty if there
-	// is none.
+	// unseen is an older benchmark that no manager has looked at, "namespace/name"; or empty.
 	unseen string
 	// left are the pods of the benchmark's own earlier attempts that have not ended yet.
 	left []*corev1.Pod
@@ -63,11 +60,9 @@ type attempt struct {
 	ofServer string
 	// server and client are the pods of the attempt; nil if they do not exist.
 	server, client *corev1.Pod
-	// listening is the address of a server that measures a named interface of its host, or noAddress
-	// why it is not known yet.
+	// listening is the address of a server on a named interface of its host, or noAddress why not.
 	listening, noAddress string
-	// found is true if the logs of both pods have results, before their kubelets report that they
-	// ended.
+	// found is true if both pods' logs have results, before their kubelets report the end.
 	found bool
 	// kept is the state of the ConfigMap for the collected result.
 	kept kept

@@ -132,8 +132,7 @@ type snapshot struct {
 	*turns.Snapshot
 	// unprotected is what the installation lacks; empty: nothing.
 	unprotected string
-	// refused is the error of the API server about a verification that the gate wrote; empty if there
-	// is none.
+	// refused is the API server's error about a verification that the gate wrote, or empty.
 	refused string
 	// unsettled is condition Operational if the gate could never verify its nodes.
 	unsettled *metav1.Condition

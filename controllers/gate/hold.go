@@ -153,8 +153,7 @@ type holdStep struct {
 	reason, message string
 }
 
-// decideHold chooses the step for a hold pod, nil if there is none, that should be as want. It is
-// pure.
+// decideHold chooses the step for a hold pod, or nil, that should be as want. It is pure.
 func decideHold(w *world, v *v1alpha1.LatencyVerification, pod, want *corev1.Pod) holdStep {
 	rests := turns.OfNode.Left(v.Status.HoldPodSetback, w.now) > 0
 	ending := holdNothing

@@ -29,8 +29,7 @@ type Memory struct {
 	// shortages are the places without room, for shortageFor, because the gate does not see the pods
 	// of others. After a restart it looks again.
 	shortages sync.Map
-	// unbudgeted are the UIDs of the gates that have no PodDisruptionBudget, and ask for none. After a
-	// restart one read per gate shows it.
+	// unbudgeted are the UIDs of gates that neither have nor ask for a PodDisruptionBudget.
 	unbudgeted sync.Map
 }
 

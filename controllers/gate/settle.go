@@ -15,8 +15,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// suppliersFor is how long the Modules and DaemonSets that were read count, because a gate may be
-// reconciled twice a second.
+// suppliersFor is how long what was read counts: a gate may be reconciled twice a second.
 const suppliersFor = 10 * time.Second
 
 // observeSettling records why the gate could never verify its nodes, and returns when to look again.

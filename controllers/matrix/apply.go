@@ -132,8 +132,7 @@ func (r *Reconciler) create(ctx context.Context, w *world, running *v1alpha1.Run
 		child, err = r.live(ctx, w, running.Number)
 	}
 	if err != nil {
-		// A quota or a webhook that a user must change, whatever the code of its error is, or a slow API server; the other
-		// pairs continue.
+		// A user must change a quota or a webhook, whatever the error; the other pairs continue.
 		w.blocked[running.Number] = blocker{v1alpha1.ReasonBenchmarkRefused, fmt.Sprintf("the API server refuses LatencyBenchmark %s: %v", child.Name, err)}
 		return
 	}

@@ -176,9 +176,8 @@ func (w *world) upToDate(number int32) bool {
 	return same && have.Priority == w.matrix.Spec.Template.Spec.Priority && (have.Suspend == w.matrix.Spec.Suspend || child.Finished())
 }
 
-// criteria returns a pair's: the template's. If these name a matrix, its benchmark of the same
-// nodes in the same roles is the baseline. The result shares
-// memory with the template.
+// criteria returns a pair's: the template's, with which it shares memory. If these name a matrix,
+// its benchmark of the same nodes in the same roles is the baseline.
 func (w *world) criteria(number int32) *v1alpha1.Criteria {
 	own := w.matrix.Spec.Template.Spec.Criteria
 	if own == nil {

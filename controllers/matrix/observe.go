@@ -167,8 +167,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, w *world) error {
 	return nil
 }
 
-// observeMissing finds nodes of the plan that do not exist or are not ready. One that is missing for goneAfter, or not ready for
-// awayAfter, stays gone.
+// observeMissing finds planned nodes that are missing or not ready; they stay gone after a limit.
 func (w *world) observeMissing(planned sets.Set[string], nodes []corev1.Node) {
 	status := &w.matrix.Status
 	w.gone = map[string]time.Time{}

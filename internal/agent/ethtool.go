@@ -12,9 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ethtool makes requests that need no privilege and that drivers may not support. The library
-// github.com/safchain/ethtool (v0.7.0) passes addresses as numbers, which are wrong after the stack
-// moved.
+// ethtool makes requests that need no privilege. The library github.com/safchain/ethtool (v0.7.0)
+// passes addresses as numbers, which are wrong after the stack moved.
 type ethtool struct {
 	socket int
 	iface  string

@@ -257,8 +257,7 @@ func (h host) hypervisor(f facts, cpu int) string {
 	return ""
 }
 
-// cpuInfo returns a value of /proc/cpuinfo about a CPU, or the first one in files that do not list values by CPU: the CPUs of a machine
-// may differ.
+// cpuInfo returns a CPU's value in /proc/cpuinfo, or the first one if it does not list CPUs.
 func (h host) cpuInfo(cpu int, name string) string {
 	file, err := os.Open(filepath.Join(h.root, "proc/cpuinfo"))
 	if err != nil {

@@ -193,8 +193,7 @@ func towards(server net.IP, addresses []net.Addr) net.IP {
 	return first
 }
 
-// leavingBy returns the interface by which messages from an address to another one leave: the address may be that of lo, of a dummy
-// interface, or of another NIC.
+// leavingBy returns the interface by which messages leave, which may not be the address's own.
 func leavingBy(from, to net.IP) (net.Interface, error) {
 	routes, err := netlink.RouteGetWithOptions(to, &netlink.RouteGetOptions{SrcAddr: from})
 	if err != nil || len(routes) == 0 {

@@ -47,9 +47,8 @@ func (h host) ports(iface string) []string {
 // and the number of a VF or its representor follow.
 var interfaceName = regexp.MustCompile(`^(?:en|ib)(?:o(\d+)|(?:P(\d+))?(?:s(\d+)|p(\d+)s(\d+))(?:f(\d+))?)(?:n[a-z0-9]+?|d\d+)?(?:v(\d+)|r\d+)?$`)
 
-// parentDevice returns the folder of the parent's PCI device, by the location in its name: the
-// parent is in the node's network namespace. Empty if none or several fit. A node may give its NICs other names than their location's, so
-// that the name alone proves nothing.
+// parentDevice returns the folder of the parent's PCI device by the location in its name, as it is
+// in the node's namespace; empty unless one fits. A NIC may be renamed: the name proves nothing.
 func (h host) parentDevice() string {
 	// The usual name of a VLAN is that of its NIC with the number of the VLAN.
 	nic, _, _ := strings.Cut(h.parent, ".")

@@ -31,8 +31,7 @@ type watch struct {
 	// limited are the folders of the cgroups that may have a quota, pressed has cpu.pressure.
 	limited []string
 	pressed string
-	// datapath reads the interface's statistics of the datapath, if any; datapathBefore are their
-	// first values.
+	// datapath reads the interface's statistics, if any; datapathBefore are the first values.
 	datapath       func() map[string]int64
 	datapathBefore map[string]int64
 	buffer         []byte
@@ -91,8 +90,7 @@ func growth(before, after map[string]int64) map[string]int64 {
 // datapathPeriod exceeds a driver's STATS_PERIOD_MS_DEFAULT (efx_common.c): 1 s.
 const datapathPeriod = 1100 * time.Millisecond
 
-// settle waits until the statistics of the datapath contain everything that the last process caused, and adds their growth, which in each
-// cell would miss the last messages.
+// settle waits until the statistics contain all that the last process caused, and adds them.
 func (w *watch) settle() {
 	if w.datapath == nil {
 		return

@@ -73,8 +73,7 @@ const removesPods = "removes-pods"
 // endGrace is a verb's time after an interruption, which some do not notice.
 var endGrace = time.Second
 
-// Run executes a command line, given without the name of the program, and returns the exit code. It returns soon after the context
-// has ended, whatever the verb does.
+// Run executes arguments and returns the exit code, soon after the context has ended.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	stderr = text.Writer(stderr)
 	root := Command()

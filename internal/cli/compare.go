@@ -97,8 +97,7 @@ func compareForms() []string {
 	return names
 }
 
-// sideOf reads the results of NAME or NAME/VARIANT with the latencies of its rounds. It also returns a note if the benchmark is
-// not complete.
+// sideOf reads results of NAME or NAME/VARIANT, and notes if the benchmark is not complete.
 func (c *cluster) sideOf(ctx context.Context, arg string) (compare.Side, string, error) {
 	benchmark, variant, err := cutVariant(arg)
 	if err != nil {

@@ -26,8 +26,7 @@ const (
 	// inspectPoll is between reads of a pod, eventPoll between those of its events.
 	inspectPoll = 250 * time.Millisecond
 	eventPoll   = 2 * time.Second
-	// passingGrace is how long a trouble that often ends by itself may last, such as a device that is still being reset. A kubelet tries
-	// again after 10 to 15 s.
+	// passingGrace is how long a trouble may last that often ends by itself: a kubelet tries again.
 	passingGrace = 25 * time.Second
 	removalLimit = 15 * time.Second
 )

@@ -143,8 +143,7 @@ func inWords(doing string, of subject, err error) error {
 	return fmt.Errorf("%s %s: %w", doing, of, err)
 }
 
-// isAbsent reports whether an API server said that an object does not exist. For a kind that does not exist, the API server says
-// only that there is no such path.
+// isAbsent reports whether an object does not exist; of a missing kind, only a path is missing.
 func isAbsent(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

@@ -169,9 +169,8 @@ func inNamespace(u *unstructured.Unstructured, namespace string, flagged bool) e
 // documentEnd ends a YAML document. NewYAMLReader knows only the line that begins one.
 var documentEnd = regexp.MustCompile(`(?m)^\.\.\.[ \t]*(#.*)?\r?$`)
 
-// parseObjects reads a file as kubectl does: YAML documents, JSON objects, or both, in UTF-8 or,
-// with a byte order mark, UTF-16. It refuses what kubectl drops: duplicate keys, and text after a
-// document.
+// parseObjects reads a file as kubectl does: YAML, JSON, or both, in UTF-8 or, with a byte order
+// mark, UTF-16. It refuses what kubectl drops: duplicate keys, and text after a document.
 func parseObjects(content []byte) ([]*unstructured.Unstructured, error) {
 	// Like kubectl, it replaces bytes that are not UTF-8.
 	text, _, err := transform.Bytes(unicode.BOMOverride(unicode.UTF8.NewDecoder()), content)

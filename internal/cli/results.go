@@ -73,8 +73,7 @@ func (c *cluster) loadWhole(ctx context.Context, arg string) (export.Benchmark, 
 	return m, nil
 }
 
-// isPath reports whether an argument is the path of an export and not the name of an object, which begins with a letter or a
-// digit.
+// isPath reports whether an argument is a path: an object's name begins with a letter or digit.
 func isPath(arg string) bool { return strings.HasPrefix(arg, ".") || filepath.IsAbs(arg) }
 
 // exportDir returns the path of an export: itself, or the only one in it.

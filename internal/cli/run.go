@@ -181,8 +181,7 @@ func (p *progress) look(b *v1alpha1.LatencyBenchmark) {
 	p.draw()
 }
 
-// draw shows the state of the benchmark. Only a terminal shows each run and the remaining time: elsewhere each update would be
-// a new line.
+// draw shows the state. Only a terminal shows each run and the time left: its line is rewritten.
 func (p *progress) draw() {
 	if p.live() {
 		var measured time.Duration
@@ -207,8 +206,7 @@ func (p *progress) draw() {
 	}
 }
 
-// progressLine returns the line about a benchmark whose active run has been measured for some time: the state, its colour, and
-// the rest of the line.
+// progressLine returns the state, its colour, and the rest of a benchmark's line.
 func progressLine(b *v1alpha1.LatencyBenchmark, measured time.Duration) (word string, c color, rest string) {
 	word, c, message := state(b)
 	parts := []string{message}

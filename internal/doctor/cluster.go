@@ -18,25 +18,23 @@ import (
 )
 
 func manager(o Observed) []Line {
-	const check = "manager"
 	bad := advice{"benchmarks and gates make no progress", "see `kubectl get pods -A -l app.kubernetes.io/name=tailgate` and the manager's log"}
 	m := o.Manager
-	switch unseen := o.unseen(check, "deployments"); {
+	switch unseen := o.unseen("deployments"); {
 	case unseen != nil:
 		return unseen
 	case m == nil:
 		bad.remedy = "install Tailgate"
-		return bad.err(check, "", "there is no Deployment of Tailgate's manager")
+		return bad.err("", "there is no Deployment of Tailgate's manager")
 	case m.Ready == 0:
-		return bad.err(check, "", "%s: none of %d is ready", m.Name, m.Wanted)
+		return bad.err("", "%s: none of %d is ready", m.Name, m.Wanted)
 	}
-	return good(check, "", "%s: %d of %d ready, image %s", m.Name, m.Ready, m.Wanted, m.Image)
+	return good("", "%s: %d of %d ready, image %s", m.Name, m.Ready, m.Wanted, m.Image)
 }
 
 // definitions checks whether the API server serves Tailgate's kinds in this command's version.
 func definitions(o Observed) []Line {
-	const check = "definitions"
-	if unseen := o.unseen(check, "customresourcedefinitions"); unseen != nil {
+	if unseen := o.unseen("customresourcedefinitions"); unseen != nil {
 		return unseen
 	}
 	var names, missing, other []string
@@ -52,19 +50,18 @@ func definitions(o Observed) []Line {
 	switch {
 	case len(missing) > 0:
 		return advice{"benchmarks cannot be created", "install Tailgate, with its CustomResourceDefinitions"}.
-			err(check, "", "not served: %s", strings.Join(missing, ", "))
+			err("", "not served: %s", strings.Join(missing, ", "))
 	case len(other) > 0:
 		return advice{"fields that only one of the versions has are rejected or dropped",
 			"use the command and the CustomResourceDefinitions of the manager's version"}.
-			warn(check, "", "their version differs from the command's: %s", strings.Join(other, ", "))
+			warn("", "their version differs from the command's: %s", strings.Join(other, ", "))
 	}
-	return good(check, "", "%d, equal to those of this command", len(names))
+	return good("", "%d, equal to those of this command", len(names))
 }
 
 // policies checks whether the API server bounds the manager and those who may operate gates.
 func policies(o Observed) []Line {
-	const check = "policies"
-	switch unseen := o.unseen(check, "validatingadmissionpolicies", "validatingadmissionpolicybindings"); {
+	switch unseen := o.unseen("validatingadmissionpolicies", "validatingadmissionpolicybindings"); {
 	case unseen != nil:
 		return unseen
 	case o.Manager == nil:
@@ -72,17 +69,16 @@ func policies(o Observed) []Line {
 	}
 	if missing := protection.Missing(o.Policies, o.PolicyBindings); missing != "" {
 		return advice{"the API server does not refuse what security.md promises: who takes over the manager can create any pod",
-			"apply all of config/policy, or install Tailgate again from a whole chart or release"}.err(check, "", "%s", missing)
+			"apply all of config/policy, or install Tailgate again from a whole chart or release"}.err("", "%s", missing)
 	}
-	return good(check, "", "%d, with their bindings", len(protection.Policies))
+	return good("", "%d, with their bindings", len(protection.Policies))
 }
 
 // gateTaints checks that what nodes need before a measurement tolerates their gate's taint.
 func gateTaints(o Observed) []Line {
-	const check = "gate-taint"
-	unseen := o.unseen(check, "latencygates")
+	unseen := o.unseen("latencygates")
 	if unseen == nil && len(o.Gates) > 0 {
-		unseen = o.unseen(check, "daemonsets", "modules")
+		unseen = o.unseen("daemonsets", "modules")
 	}
 	if unseen != nil {
 		return unseen
@@ -90,29 +86,28 @@ func gateTaints(o Observed) []Line {
 	var lines []Line
 	for _, g := range o.Gates {
 		if len(g.Intolerant) == 0 {
-			lines = append(lines, good(check, g.Name, "every DaemonSet and Module of its nodes tolerates its taint")...)
+			lines = append(lines, good(g.Name, "every DaemonSet and Module of its nodes tolerates its taint")...)
 			continue
 		}
 		lines = append(lines, advice{"a Module that does not tolerate the taint is unloaded, and a DaemonSet does not start on a tainted node: if nodes need it, they cannot be measured",
 			"add a toleration of " + v1alpha1.NodeTaintUnverified + " to those that nodes need before they are verified"}.
-			warn(check, g.Name, "these do not tolerate the gate's taint: %s", text.List(g.Intolerant, 10, ", "))...)
+			warn(g.Name, "these do not tolerate the gate's taint: %s", text.List(g.Intolerant, 10, ", "))...)
 	}
 	return lines
 }
 
 func multus(o Observed) []Line {
-	const check = "multus"
 	none := advice{"only the pod network and the host's network can be measured",
 		"install Multus, and an SR-IOV device plugin"}
-	if unseen := o.unseen(check, "network-attachment-definitions"); unseen != nil {
+	if unseen := o.unseen("network-attachment-definitions"); unseen != nil {
 		return unseen
 	}
 	if !o.MultusKind {
 		const found = "the cluster does not have the kind NetworkAttachmentDefinition"
 		if o.Asked {
-			return none.err(check, "", found)
+			return none.err("", found)
 		}
-		return none.warn(check, "", found)
+		return none.warn("", found)
 	}
 	var names, lacking []string
 	for _, s := range o.Multus {
@@ -137,19 +132,19 @@ func multus(o Observed) []Line {
 	switch {
 	case len(lacking) > 0:
 		return advice{"pods with networks do not start on some nodes", "see the events and logs of the DaemonSet's pods"}.
-			warn(check, "", "%s", strings.Join(lacking, ", "))
+			warn("", "%s", strings.Join(lacking, ", "))
 	case tried > 0 && reported == 0:
 		return advice{"benchmarks over an attached network fail: their pods do not get it",
 			"install Multus, or check that its CNI configuration is the first in /etc/cni/net.d on the nodes"}.
-			err(check, "", "%d pods request a network, and none of them has the annotation %s", tried, foreign.AnnotationNetworkStatus)
+			err("", "%d pods request a network, and none of them has the annotation %s", tried, foreign.AnnotationNetworkStatus)
 	case len(names) > 0:
-		return good(check, "", "%s ready%s", strings.Join(names, ", "), attachments(reported, tried))
+		return good("", "%s ready%s", strings.Join(names, ", "), attachments(reported, tried))
 	case tried > 0:
-		return good(check, "", "no DaemonSet has its name%s", attachments(reported, tried))
+		return good("", "no DaemonSet has its name%s", attachments(reported, tried))
 	case o.Unseen["daemonsets"] != "":
-		return o.unseen(check, "daemonsets")
+		return o.unseen("daemonsets")
 	}
-	return good(check, "", "networks can be defined; no pod requests one, in namespace %s", o.Namespace)
+	return good("", "networks can be defined; no pod requests one, in namespace %s", o.Namespace)
 }
 
 // attachments returns how many pods with a network have a network-status.
@@ -166,25 +161,24 @@ func networks(o Observed) []Line {
 		lines = append(lines, definition(o, n)...)
 	}
 	if n := len(o.NetworksLeft); n > 0 {
-		lines = append(lines, unknown("network", "", fmt.Sprintf("%d more were not checked: %s", n, strings.Join(o.NetworksLeft, ", ")),
+		lines = append(lines, unknown("", fmt.Sprintf("%d more were not checked: %s", n, strings.Join(o.NetworksLeft, ", ")),
 			"name them with --network")...)
 	}
 	return lines
 }
 
 func definition(o Observed, n Network) []Line {
-	const check = "network"
 	cannot := advice{effect: "pods that request it do not start"}
 	if n.Made {
-		return good(check, n.Name, "the operator creates it with the benchmark, so it was not tried; resource %s: %d in the cluster", n.Resource, o.Capacity[corev1.ResourceName(n.Resource)])
+		return good(n.Name, "the operator creates it with the benchmark, so it was not tried; resource %s: %d in the cluster", n.Resource, o.Capacity[corev1.ResourceName(n.Resource)])
 	}
 	if !n.Found {
 		cannot.remedy = "create the NetworkAttachmentDefinition, or name another one"
-		return cannot.err(check, n.Name, "there is no such NetworkAttachmentDefinition")
+		return cannot.err(n.Name, "there is no such NetworkAttachmentDefinition")
 	}
 	if p := n.problem(); p != nil {
 		cannot.remedy = p.remedy
-		return cannot.err(check, n.Name, "%s", p.found)
+		return cannot.err(n.Name, "%s", p.found)
 	}
 	if n.Resource != "" && o.Capacity[corev1.ResourceName(n.Resource)] == 0 {
 		return notProvided(o, n)
@@ -193,7 +187,7 @@ func definition(o Observed, n Network) []Line {
 	if len(refused) > 0 && hasDriver(o, "sfc") {
 		return advice{"pods do not start where the PF's driver is sfc: it supports none of these settings, and the plugin fails",
 			"take " + strings.Join(refused, ", ") + " out of its configuration (SriovNetwork: trust, minTxRate, maxTxRate, vlanQoS)"}.
-			warn(check, n.Name, "plugins %s; it sets %s of VFs", strings.Join(plugins, ", "), strings.Join(refused, ", "))
+			warn(n.Name, "plugins %s; it sets %s of VFs", strings.Join(plugins, ", "), strings.Join(refused, ", "))
 	}
 	found := "its configuration is in a file on the nodes"
 	if len(plugins) > 0 {
@@ -205,25 +199,24 @@ func definition(o Observed, n Network) []Line {
 			found += ", also by DeviceClass " + class
 		}
 	}
-	return good(check, n.Name, "%s", found)
+	return good(n.Name, "%s", found)
 }
 
 // notProvided returns the line of a network whose resource no device plugin and no driver provides.
 func notProvided(o Observed, n Network) []Line {
-	const check = "network"
 	cannot := advice{effect: "pods that request it do not start"}
-	if unseen := o.unseen(check, "deviceclasses", "resourceslices"); unseen != nil {
+	if unseen := o.unseen("deviceclasses", "resourceslices"); unseen != nil {
 		unseen[0].Subject = n.Name
 		unseen[0].Found = fmt.Sprintf("its resource %s is advertised by no node; a DeviceClass may provide it, but %s", n.Resource, unseen[0].Found)
 		return unseen
 	}
 	if class := o.Classes[corev1.ResourceName(n.Resource)]; class != "" {
 		cannot.remedy = fmt.Sprintf("check that the pods of the driver run, and compare the selectors of the class with the devices: `kubectl get deviceclass %s -o yaml`, `kubectl get resourceslices -o yaml`", class)
-		return cannot.err(check, n.Name, "DeviceClass %s provides its resource %s, but selects no device of a ResourceSlice of any node", class, n.Resource)
+		return cannot.err(n.Name, "DeviceClass %s provides its resource %s, but selects no device of a ResourceSlice of any node", class, n.Resource)
 	}
 	cannot.remedy = "correct the annotation " + foreign.AnnotationResourceName +
 		" (with the prefix of the resource), check that the device plugin runs, or create a DeviceClass with this extendedResourceName"
-	return cannot.err(check, n.Name, "its resource %s is advertised by no node, and no DeviceClass provides it", n.Resource)
+	return cannot.err(n.Name, "its resource %s is advertised by no node, and no DeviceClass provides it", n.Resource)
 }
 
 func hasDriver(o Observed, driver string) bool {
@@ -235,13 +228,12 @@ func hasDriver(o Observed, driver string) bool {
 
 // onloadAnywhere reports that there is no Onload, so that its absence is not a missing line.
 func onloadAnywhere(o Observed) []Line {
-	const check = "onload"
 	switch {
 	case o.Onload == "":
-		return good(check, "", "no node advertises Onload: sockets use the kernel's network stack")
+		return good("", "no node advertises Onload: sockets use the kernel's network stack")
 	case o.OnloadAsked && o.Capacity[corev1.ResourceName(o.Onload)] == 0:
 		return advice{"nothing is accelerated", "check that the device plugin of Onload runs, or name another resource"}.
-			err(check, o.Onload, "no node advertises it")
+			err(o.Onload, "no node advertises it")
 	}
 	return nil
 }
@@ -250,7 +242,6 @@ func onloadAnywhere(o Observed) []Line {
 const podNetwork = "pod network"
 
 func mtus(o Observed) []Line {
-	const check = "mtu"
 	subjects := []string{podNetwork}
 	for _, n := range o.Networks {
 		subjects = append(subjects, n.Name)
@@ -276,16 +267,15 @@ func mtus(o Observed) []Line {
 			// There is nothing to compare.
 		case len(byMTU) > 1:
 			lines = append(lines, advice{"messages larger than the smaller MTU are lost or fragmented; results do not verify",
-				"set one MTU on the PFs and VFs of all nodes, and on the switch between them"}.err(check, subject, "%s", byValue(byMTU))...)
+				"set one MTU on the PFs and VFs of all nodes, and on the switch between them"}.err(subject, "%s", byValue(byMTU))...)
 		default:
-			lines = append(lines, good(check, subject, "%s", byValue(byMTU))...)
+			lines = append(lines, good(subject, "%s", byValue(byMTU))...)
 		}
 	}
 	return lines
 }
 
 func connections(o Observed) []Line {
-	const check = "connection"
 	var lines []Line
 	for _, network := range append([]Network{{}}, o.Networks...) {
 		subject, pairs := cmp.Or(network.Name, podNetwork), 0
@@ -313,14 +303,14 @@ func connections(o Observed) []Line {
 		for step, s := range steps {
 			if len(failed[step]) > 0 {
 				bad.remedy = s.remedy
-				lines = append(lines, bad.err(check, subject, "%s: %s", s.name, list(failed[step]))...)
+				lines = append(lines, bad.err(subject, "%s: %s", s.name, list(failed[step]))...)
 			}
 		}
 		if len(unclear) > 0 {
-			lines = append(lines, unknown(check, subject, "not tried, "+list(unclear), "run doctor again with a longer --timeout, and with a bench image of this version")...)
+			lines = append(lines, unknown(subject, "not tried, "+list(unclear), "run doctor again with a longer --timeout, and with a bench image of this version")...)
 		}
 		if pairs > 0 && len(unclear)+len(slices.Concat(failed[:]...)) == 0 {
-			lines = append(lines, good(check, subject, "%d pairs of nodes reach each other: both ports, and a datagram of the MTU's size", pairs)...)
+			lines = append(lines, good(subject, "%d pairs of nodes reach each other: both ports, and a datagram of the MTU's size", pairs)...)
 		}
 	}
 	return lines
@@ -396,12 +386,12 @@ func oneMachine(o Observed) []Line {
 		return nil
 	}
 	slices.Sort(same)
-	return good("machines", "", "a simulation: %s are one machine (the same boot); results have a warning, and doctor does not check the speed of a simulation", strings.Join(same, "; "))
+	return good("", "a simulation: %s are one machine (the same boot); results have a warning, and doctor does not check the speed of a simulation", strings.Join(same, "; "))
 }
 
 // alike checks whether the nodes have the same kernel, CPU model and mitigations.
 func alike(o Observed) []Line {
-	const check, absent = "alike", "not reported"
+	const absent = "not reported"
 	var differ []string
 	nodes, claimed := 0, true
 	for _, v := range []struct {
@@ -427,11 +417,11 @@ func alike(o Observed) []Line {
 		return nil
 	case len(differ) > 0:
 		return advice{"results of different nodes are comparable only if ignoreDifferences lists these differences",
-			"configure all nodes equally, or compare each node only with itself"}.warn(check, "", "%s", strings.Join(differ, "; "))
+			"configure all nodes equally, or compare each node only with itself"}.warn("", "%s", strings.Join(differ, "; "))
 	case !claimed:
-		return unknown(check, "", fmt.Sprintf("%d nodes, whose kernels do not report the release or the model of CPU", nodes), "compare the nodes yourself (lscpu, uname -r)")
+		return unknown("", fmt.Sprintf("%d nodes, whose kernels do not report the release or the model of CPU", nodes), "compare the nodes yourself (lscpu, uname -r)")
 	}
-	return good(check, "", "%d nodes with one kernel and one model of CPU", nodes)
+	return good("", "%d nodes with one kernel and one model of CPU", nodes)
 }
 
 // leftOut names the nodes that were not requested and whose taints keep pods away.
@@ -443,7 +433,7 @@ func leftOut(o Observed) []Line {
 	for node, taint := range o.LeftOut {
 		groups[taint] = append(groups[taint], node)
 	}
-	return good("left-out", "", "nodes with taints are checked only if the command line names them: %s", byValue(groups))
+	return good("", "nodes with taints are checked only if the command line names them: %s", byValue(groups))
 }
 
 type problem struct{ found, remedy string }

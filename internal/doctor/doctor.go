@@ -197,14 +197,17 @@ type Look struct {
 func Diagnose(o Observed) Report {
 	r := Report{Nodes: []string{}, Lines: []Line{}}
 	for _, check := range clusterChecks {
-		r.Lines = append(r.Lines, check(o)...)
+		for _, l := range check.lines(o) {
+			l.Check = check.name
+			r.Lines = append(r.Lines, l)
+		}
 	}
 	simulated := slices.Concat(machines(o)...)
 	for _, n := range o.Nodes {
 		r.Nodes = append(r.Nodes, n.Node.Name)
 		for _, check := range nodeChecks {
-			for _, l := range check(o, n) {
-				l.Node = n.Node.Name
+			for _, l := range check.lines(o, n) {
+				l.Node, l.Check = n.Node.Name, cmp.Or(check.name, l.Check)
 				if l.Level == Warning && slices.Contains(simulated, n.Node.Name) {
 					// Results of a simulation say so; its speed does not matter.
 					l.Level, l.Effect, l.Remedy = Good, "", ""
@@ -225,31 +228,41 @@ func worst(lines []Line) Level {
 	return Levels[level]
 }
 
-// clusterChecks and nodeChecks are all checks, in order. One without a line has nothing to say: the
-// fact is not reported, or another line says why it was not checked.
+// clusterChecks and nodeChecks are all checks, in order, by name. One without a line has nothing to
+// say: the fact is not reported, or another line says why it was not checked.
 var (
-	clusterChecks = []func(Observed) []Line{
-		manager, definitions, policies, gateTaints, multus, networks, onloadAnywhere, mtus, connections, oneMachine, alike, leftOut,
+	clusterChecks = []struct {
+		name  string
+		lines func(Observed) []Line
+	}{
+		{"manager", manager}, {"definitions", definitions}, {"policies", policies}, {"gate-taint", gateTaints}, {"multus", multus},
+		{"network", networks}, {"onload", onloadAnywhere}, {"mtu", mtus}, {"connection", connections}, {"machines", oneMachine},
+		{"alike", alike}, {"left-out", leftOut},
 	}
-	nodeChecks = []func(Observed, Node) []Line{
-		nodeState, inspect, cpuManager, freeCPUs, neighbours, topology, smt, isolation, disturbed, governor, idleStates, clock, mitigations,
-		kernel, hypervisor, hugepages, nics, devices, ofNetworks(attached), ofNetworks(attachedInterface), onload,
+	nodeChecks = []struct {
+		name  string
+		lines func(Observed, Node) []Line
+	}{
+		{"node", nodeState}, {"inspect", inspect}, {"cpu-manager", cpuManager}, {"free-cpus", freeCPUs}, {"neighbours", neighbours},
+		{"topology", topology}, {"smt", smt}, {"isolation", isolation}, {"", disturbed}, {"governor", governor}, {"c-states", idleStates},
+		{"clock", clock}, {"mitigations", mitigations}, {"kernel", kernel}, {"hypervisor", hypervisor}, {"hugepages", hugepages},
+		{"nics", nics}, {"devices", devices}, {"attachment", ofNetworks(attached)}, {"interface", ofNetworks(attachedInterface)}, {"onload", onload},
 	}
 )
 
-func good(check, subject, format string, args ...any) []Line {
-	return []Line{{Check: check, Subject: subject, Level: Good, Found: fmt.Sprintf(format, args...)}}
+func good(subject, format string, args ...any) []Line {
+	return []Line{{Subject: subject, Level: Good, Found: fmt.Sprintf(format, args...)}}
 }
 
-func unknown(check, subject, found, remedy string) []Line {
-	return []Line{{Check: check, Subject: subject, Level: Unknown, Found: found, Remedy: remedy}}
+func unknown(subject, found, remedy string) []Line {
+	return []Line{{Subject: subject, Level: Unknown, Found: found, Remedy: remedy}}
 }
 
 // unseen returns the line about the first of some kinds that the user may not read, or nil.
-func (o Observed) unseen(check string, kinds ...string) []Line {
+func (o Observed) unseen(kinds ...string) []Line {
 	for _, kind := range kinds {
 		if why := o.Unseen[kind]; why != "" {
-			return unknown(check, "", why, "ask an administrator to bind the ClusterRole tailgate-doctor to you")
+			return unknown("", why, "ask an administrator to bind the ClusterRole tailgate-doctor to you")
 		}
 	}
 	return nil
@@ -258,12 +271,12 @@ func (o Observed) unseen(check string, kinds ...string) []Line {
 // advice is the effect and the remedy of a line that is not good.
 type advice struct{ effect, remedy string }
 
-func (a advice) warn(check, subject, format string, args ...any) []Line {
-	return []Line{{Check: check, Subject: subject, Level: Warning, Found: fmt.Sprintf(format, args...), Effect: a.effect, Remedy: a.remedy}}
+func (a advice) warn(subject, format string, args ...any) []Line {
+	return []Line{{Subject: subject, Level: Warning, Found: fmt.Sprintf(format, args...), Effect: a.effect, Remedy: a.remedy}}
 }
 
-func (a advice) err(check, subject, format string, args ...any) []Line {
-	return []Line{{Check: check, Subject: subject, Level: Error, Found: fmt.Sprintf(format, args...), Effect: a.effect, Remedy: a.remedy}}
+func (a advice) err(subject, format string, args ...any) []Line {
+	return []Line{{Subject: subject, Level: Error, Found: fmt.Sprintf(format, args...), Effect: a.effect, Remedy: a.remedy}}
 }
 
 // look returns the result of a kind's pod, for KindNetwork of a network; nil without a pod.

@@ -25,7 +25,6 @@ func sortedNumbers[V any](m map[string]V) []string {
 
 // smt checks whether other processes may run on the SMT sibling of the CPU.
 func smt(_ Observed, n Node) []Line {
-	const check = "smt"
 	i := n.seen()
 	sibling := i.Fact("cpu.smt.sibling")
 	if sibling == "" && i.Fact("cpu.smt.active") == "0" {
@@ -35,18 +34,17 @@ func smt(_ Observed, n Node) []Line {
 	case "others":
 		return advice{"a process on the CPU's sibling shares its core, whose speed then varies by tens of percent",
 			"set full-pcpus-only in the kubelet's cpuManagerPolicyOptions and request whole cores, or disable SMT (nosmt)"}.
-			warn(check, "", "CPUs %s are one core, of which the pod had CPU %d", i.Evidence.ThreadSiblings, i.Evidence.MeasuringCPU)
+			warn("", "CPUs %s are one core, of which the pod had CPU %d", i.Evidence.ThreadSiblings, i.Evidence.MeasuringCPU)
 	case "own":
-		return good(check, "", "the pod had the whole core: CPUs %s", i.Evidence.ThreadSiblings)
+		return good("", "the pod had the whole core: CPUs %s", i.Evidence.ThreadSiblings)
 	case "none":
-		return good(check, "", "CPU %d has no SMT siblings", i.Evidence.MeasuringCPU)
+		return good("", "CPU %d has no SMT siblings", i.Evidence.MeasuringCPU)
 	}
 	return nil
 }
 
 // isolation checks whether the kernel keeps its threads and timer ticks off the CPU.
 func isolation(_ Observed, n Node) []Line {
-	const check = "isolation"
 	i := n.seen()
 	isolated, quiet := i.Fact("cpu.isolated"), i.Fact("cpu.nohz-full")
 	if isolated == "" && quiet == "" {
@@ -54,7 +52,7 @@ func isolation(_ Observed, n Node) []Line {
 	}
 	found := fmt.Sprintf("CPU %d: isolated %s, nohz_full %s", i.Evidence.MeasuringCPU, cmp.Or(isolated, "not reported"), cmp.Or(quiet, "not reported"))
 	if isolated == "yes" && quiet == "yes" {
-		return good(check, "", "%s", found)
+		return good("", "%s", found)
 	}
 	remedy := "boot with isolcpus=managed_irq,domain,LIST nohz_full=LIST rcu_nocbs=LIST for the CPUs that the kubelet does not reserve"
 	if isolated == "yes" {
@@ -65,7 +63,7 @@ func isolation(_ Observed, n Node) []Line {
 			"its RuntimeClass and the annotation cpu-load-balancing.crio.io: disable (spec.pods)"
 	}
 	return advice{"the kernel's own threads and timer ticks interrupt the tool: some µs each, 100 to 1000 times a second; p99.9 and beyond", remedy}.
-		warn(check, "", "%s", found)
+		warn("", "%s", found)
 }
 
 // disturbances are facts that disturb a measurement, with the check that reports each.
@@ -93,35 +91,36 @@ func disturbed(_ Observed, n Node) []Line {
 	i := n.seen()
 	for _, d := range disturbances {
 		value := i.Fact(d.fact)
-		switch {
-		case value == "":
-		case d.disturbs(i, value):
-			lines = append(lines, d.warn(d.check, "", "%s is %s", d.fact, value)...)
-		default:
-			lines = append(lines, good(d.check, "", "%s is %s", d.fact, value)...)
+		if value == "" {
+			continue
 		}
+		l := good("", "%s is %s", d.fact, value)[0]
+		if d.disturbs(i, value) {
+			l = d.warn("", "%s is %s", d.fact, value)[0]
+		}
+		l.Check = d.check
+		lines = append(lines, l)
 	}
 	return lines
 }
 
 func governor(_ Observed, n Node) []Line {
-	const check = "governor"
 	i := n.seen()
 	switch g := i.Fact("cpu.governor"); {
 	case i == nil:
 		return nil
 	case g == "performance":
-		return good(check, "", "performance (%s)", cmp.Or(i.Fact("cpu.freq-driver"), "driver not reported"))
+		return good("", "performance (%s)", cmp.Or(i.Fact("cpu.freq-driver"), "driver not reported"))
 	case g != "":
 		return advice{"the frequency follows the load: after a pause the CPU is slower by tens of percent, and rounds differ",
 			"`cpupower frequency-set -g performance`, or a tuned profile such as network-latency"}.
-			warn(check, "", "%s (%s)", g, cmp.Or(i.Fact("cpu.freq-driver"), "driver not reported"))
+			warn("", "%s (%s)", g, cmp.Or(i.Fact("cpu.freq-driver"), "driver not reported"))
 	case i.Virtual():
-		return good(check, "", "none: the hypervisor controls the frequency")
+		return good("", "none: the hypervisor controls the frequency")
 	case i.Fact("cpu.hypervisor") == "":
-		return good(check, "", "none: the firmware, or a hypervisor, controls the frequency")
+		return good("", "none: the firmware, or a hypervisor, controls the frequency")
 	}
-	return good(check, "", "none: the firmware controls the frequency")
+	return good("", "none: the firmware controls the frequency")
 }
 
 // longestWake is the exit latency in µs above which an idle state is too deep.
@@ -130,7 +129,6 @@ const longestWake = 10
 // idleStates checks how deep the CPU's idle states are: those that the kernel may choose, and, where the inspect pod had the CPU
 // for itself, those that it chose.
 func idleStates(_ Observed, n Node) []Line {
-	const check = "c-states"
 	i := n.seen()
 	states, entered := i.Fact("cpu.cstates"), strings.Split(i.Fact("cpu.cstates-entered"), ", ")
 	limit, err := strconv.Atoi(i.Fact("cpu.pm-qos-us"))
@@ -164,25 +162,24 @@ func idleStates(_ Observed, n Node) []Line {
 	case i == nil:
 		return nil
 	case states == "" && i.Fact("kernel.arg.idle") != "":
-		return good(check, "", "none: the kernel was booted with idle=%s", i.Fact("kernel.arg.idle"))
+		return good("", "none: the kernel was booted with idle=%s", i.Fact("kernel.arg.idle"))
 	case states == "" && i.Virtual():
-		return good(check, "", "none: the hypervisor controls the idle states")
+		return good("", "none: the hypervisor controls the idle states")
 	case states == "":
-		return good(check, "", "not reported")
+		return good("", "not reported")
 	case i.Fact("cpu.pm-qos-us") == "n/a":
-		return good(check, "", "%s; pm_qos forbids those with an exit latency", states)
+		return good("", "%s; pm_qos forbids those with an exit latency", states)
 	case wake > longestWake && i.Fact("cpu.cstates-entered") != "" && chosen <= longestWake:
-		return good(check, "", "%s; the idle CPU entered only %s: a process such as tuned may limit it (/dev/cpu_dma_latency)", found, strings.Join(entered, ", "))
+		return good("", "%s; the idle CPU entered only %s: a process such as tuned may limit it (/dev/cpu_dma_latency)", found, strings.Join(entered, ", "))
 	case wake > longestWake:
 		return advice{fmt.Sprintf("a CPU that sleeps while it waits for a message needs up to %d µs to wake up: this affects blocking processes and low rates", wake),
 			"boot with intel_idle.max_cstate=1 processor.max_cstate=1, or a tuned profile such as network-latency, unless a process already holds /dev/cpu_dma_latency, which a pod does not see"}.
-			warn(check, "", "down to %s, %d µs to wake up (%s)", deepest, wake, found)
+			warn("", "down to %s, %d µs to wake up (%s)", deepest, wake, found)
 	}
-	return good(check, "", "%s", found)
+	return good("", "%s", found)
 }
 
 func clock(_ Observed, n Node) []Line {
-	const check = "clock"
 	i := n.seen()
 	if i == nil {
 		return nil
@@ -192,11 +189,11 @@ func clock(_ Observed, n Node) []Line {
 	case "":
 		return nil
 	case "tsc", "arch_sys_counter", "timebase", "tod":
-		return good(check, "", "%s", source)
+		return good("", "%s", source)
 	case "hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit":
-		return advice{"each reading of the clock is a system call to a slow device, which takes 1 µs or more, twice in every sample", remedy}.err(check, "", "%s", source)
+		return advice{"each reading of the clock is a system call to a slow device, which takes 1 µs or more, twice in every sample", remedy}.err("", "%s", source)
 	default:
-		return advice{"each reading of the clock takes longer than with the TSC; the hypervisor determines how long", remedy}.warn(check, "", "%s", source)
+		return advice{"each reading of the clock takes longer than with the TSC; the hypervisor determines how long", remedy}.warn("", "%s", source)
 	}
 }
 
@@ -224,20 +221,19 @@ func kernel(_ Observed, n Node) []Line {
 	if len(args) > 0 {
 		arguments = strings.Join(args, " ")
 	}
-	return good("kernel", "", "%s, %s, %s", cmp.Or(i.Evidence.Kernel, "release not reported"), preemption, arguments)
+	return good("", "%s, %s, %s", cmp.Or(i.Evidence.Kernel, "release not reported"), preemption, arguments)
 }
 
 func hypervisor(_ Observed, n Node) []Line {
-	const check = "hypervisor"
 	i := n.seen()
 	machine := strings.Join(strings.Fields(i.Fact("dmi.sys_vendor")+" "+i.Fact("dmi.product_name")), " ")
 	switch i.Fact("cpu.hypervisor") {
 	case "yes":
 		return advice{"the hypervisor can preempt the CPU, and handles interrupts and timers: this adds a tail of tens of µs to ms that does not come from the NIC",
 			"measure on bare metal; or pin the machine's CPUs, with huge pages and the VF passed through"}.
-			warn(check, "", "a virtual machine (%s)", cmp.Or(machine, "model not reported"))
+			warn("", "a virtual machine (%s)", cmp.Or(machine, "model not reported"))
 	case "no":
-		return good(check, "", "none (%s)", cmp.Or(machine, "model not reported"))
+		return good("", "none (%s)", cmp.Or(machine, "model not reported"))
 	}
 	return nil
 }
@@ -247,7 +243,6 @@ const driverX3 = "xilinx_efct"
 
 // hugepages checks the huge pages, which Onload uses.
 func hugepages(o Observed, n Node) []Line {
-	const check = "hugepages"
 	var sizes []string
 	for name, q := range n.Node.Status.Allocatable {
 		if size, found := strings.CutPrefix(string(name), corev1.ResourceHugePagesPrefix); found && q.Sign() > 0 {
@@ -256,7 +251,7 @@ func hugepages(o Observed, n Node) []Line {
 	}
 	slices.Sort(sizes)
 	if len(sizes) > 0 {
-		return good(check, "", "%s", strings.Join(sizes, ", "))
+		return good("", "%s", strings.Join(sizes, ", "))
 	}
 	onload := resource.Quantity{}
 	if o.Onload != "" {
@@ -267,12 +262,12 @@ func hugepages(o Observed, n Node) []Line {
 	switch {
 	case onload.Sign() > 0 && i != nil && slices.ContainsFunc(i.NICs, func(c result.NIC) bool { return c.Driver == driverX3 }):
 		return advice{"runs with Onload fail on an X3, whose receive queues need at least two huge pages of 2 MiB each", remedy}.
-			err(check, "", "none, and it has an X3")
+			err("", "none, and it has an X3")
 	case onload.Sign() > 0:
 		return advice{"Onload's packet buffers are in small pages: more misses in the translation caches of the IOMMU and the CPU", remedy}.
-			warn(check, "", "none")
+			warn("", "none")
 	}
-	return good(check, "", "none; only Onload uses them")
+	return good("", "none; only Onload uses them")
 }
 
 // mitigationTexts are lines such as: entry in FILE FILE | TEXT. Their beginning describes them.
@@ -316,7 +311,6 @@ func atEntry(file, state string) (works, known bool) {
 
 // mitigations checks the additional cost of each entry to the kernel.
 func mitigations(_ Observed, n Node) []Line {
-	const check = "mitigations"
 	i := n.seen()
 	if i == nil {
 		return nil
@@ -349,9 +343,9 @@ func mitigations(_ Observed, n Node) []Line {
 	case len(slow) > 0:
 		return advice{"each system call and each interrupt takes about 100 ns to 1 µs longer; Onload makes few of them",
 			"if only your own programs run there, boot with mitigations=off; in any case use the same setting on all nodes that you compare"}.
-			warn(check, "", "%d in use, of which %s act at each entry to the kernel", active, strings.Join(slow, ", "))
+			warn("", "%d in use, of which %s act at each entry to the kernel", active, strings.Join(slow, ", "))
 	case len(strange) > 0:
-		return unknown(check, "", "this command does not know the kernel's words "+strings.Join(strange, ", "), "use a newer version of this command")
+		return unknown("", "this command does not know the kernel's words "+strings.Join(strange, ", "), "use a newer version of this command")
 	}
-	return good(check, "", "%d in use, none of which acts at each entry to the kernel", active)
+	return good("", "%d in use, none of which acts at each entry to the kernel", active)
 }

@@ -17,13 +17,12 @@ import (
 )
 
 func nics(_ Observed, n Node) []Line {
-	const check = "nics"
 	i := n.seen()
 	if i == nil {
 		return nil
 	}
 	if len(i.NICs) == 0 {
-		return good(check, "", "none on the PCI bus")
+		return good("", "none on the PCI bus")
 	}
 	var all, nowhere []string
 	for _, c := range i.NICs {
@@ -42,14 +41,13 @@ func nics(_ Observed, n Node) []Line {
 	if len(nowhere) > 0 {
 		return advice{"the CPUs near the NIC are unknown to the kubelet and to Tailgate: results do not verify with placement.numaPolicy: Required",
 			"update the machine's firmware, or check its setting of NUMA nodes per socket"}.
-			warn(check, "", "the firmware does not report the NUMA node of %s (%s)", strings.Join(nowhere, ", "), found)
+			warn("", "the firmware does not report the NUMA node of %s (%s)", strings.Join(nowhere, ", "), found)
 	}
-	return good(check, "", "%s", found)
+	return good("", "%s", found)
 }
 
 // devices checks whether the node has the devices that the networks need.
 func devices(o Observed, n Node) []Line {
-	const check = "devices"
 	var lines []Line
 	var seen []string
 	for _, network := range o.Networks {
@@ -59,12 +57,12 @@ func devices(o Observed, n Node) []Line {
 			continue
 		}
 		seen = append(seen, name)
-		lines = append(lines, device(o, n, check, name)...)
+		lines = append(lines, device(o, n, name)...)
 	}
 	return lines
 }
 
-func device(o Observed, n Node, check, name string) []Line {
+func device(o Observed, n Node, name string) []Line {
 	capacity, allocatable := n.Node.Status.Capacity[corev1.ResourceName(name)], n.Node.Status.Allocatable[corev1.ResourceName(name)]
 	used := n.Requested()[corev1.ResourceName(name)]
 	bad := advice{effect: "benchmarks over it cannot run there"}
@@ -73,30 +71,29 @@ func device(o Observed, n Node, check, name string) []Line {
 	switch {
 	case capacity.Sign() == 0 && class != "":
 		bad.remedy = "let the driver of DeviceClass " + class + ", or a device plugin, run there, if the node has the NIC"
-		return bad.warn(check, name, "the node advertises none, and DeviceClass %s selects no device of its ResourceSlices", class)
+		return bad.warn(name, "the node advertises none, and DeviceClass %s selects no device of its ResourceSlices", class)
 	case capacity.Sign() == 0:
 		bad.remedy = "let the device plugin (or a SriovNetworkNodePolicy) select the node's NIC, if it has one"
-		return bad.warn(check, name, "the node advertises none")
+		return bad.warn(name, "the node advertises none")
 	case allocatable.Sign() == 0:
 		bad.remedy = "check that the device plugin's pod runs there, and that the links of its devices are up"
-		return bad.err(check, name, "0 of %s are healthy: its device plugin does not run, or reports them as unhealthy", capacity.String())
+		return bad.err(name, "0 of %s are healthy: its device plugin does not run, or reports them as unhealthy", capacity.String())
 	case o.Unseen["pods"] == "" && used > allocatable.Value():
 		bad.effect = "benchmarks wait until one is free"
 		bad.remedy = "end the pods that use them, and then restart the device plugin there: it was started while they used devices, and did not find those"
-		return bad.warn(check, name, "%d are in use, and only %s are allocatable", used, allocatable.String())
+		return bad.warn(name, "%d are in use, and only %s are allocatable", used, allocatable.String())
 	case o.Unseen["pods"] == "" && used == allocatable.Value():
 		bad.effect = "benchmarks wait until one is free"
 		bad.remedy = "delete the pods that use them, or create more VFs"
-		return bad.warn(check, name, "all %s are in use", allocatable.String())
+		return bad.warn(name, "all %s are in use", allocatable.String())
 	case claimed:
-		return good(check, name, "%s of DeviceClass %s, %d in use", allocatable.String(), class, used)
+		return good(name, "%s of DeviceClass %s, %d in use", allocatable.String(), class, used)
 	}
-	return good(check, name, "%s of %s healthy, %d in use", allocatable.String(), capacity.String(), used)
+	return good(name, "%s of %s healthy, %d in use", allocatable.String(), capacity.String(), used)
 }
 
 // topology checks whether CPU and device came from one NUMA node.
 func topology(_ Observed, n Node) []Line {
-	const check = "topology"
 	remote := advice{"every message crosses the link between the sockets: about 100 ns each way, more under load; with placement.numaPolicy: Required results do not verify",
 		"set topologyManagerPolicy: single-numa-node in the kubelet, and let the device plugin give NUMA hints (not excludeTopology; networks Host and NAD need alignWith); or measure from CPUs of the NIC's node"}
 	var lines []Line
@@ -104,7 +101,7 @@ func topology(_ Observed, n Node) []Line {
 		if l.Trouble != nil && l.Trouble.Outcome == v1alpha1.OutcomeTopologyAffinity {
 			lines = append(lines, advice{"benchmarks over it do not start there",
 				"free CPUs on the device's NUMA node, let the kubelet reserve others (reservedSystemCPUs), or use a NIC of the other NUMA node"}.
-				err(check, l.Network, "the kubelet finds no CPU and device of one NUMA node: %s", l.Trouble.Said)...)
+				err(l.Network, "the kubelet finds no CPU and device of one NUMA node: %s", l.Trouble.Said)...)
 			continue
 		}
 		if l.Inspection == nil || l.Kind != KindNetwork || l.Inspection.Evidence.PCIAddress == "" {
@@ -114,26 +111,26 @@ func topology(_ Observed, n Node) []Line {
 		found := fmt.Sprintf("CPU %d on NUMA node %s, device %s on %s", e.MeasuringCPU, number(e.CPUNUMANode), e.PCIAddress, number(e.DeviceNUMANode))
 		switch proof.Near(e) {
 		case v1alpha1.ProofFailed:
-			lines = append(lines, remote.err(check, l.Network, "%s: different NUMA nodes", found)...)
+			lines = append(lines, remote.err(l.Network, "%s: different NUMA nodes", found)...)
 		case v1alpha1.ProofProved:
 			if e.OneNUMANode() {
 				found += ": the only NUMA node with CPUs"
 			}
-			lines = append(lines, good(check, l.Network, "%s", found)...)
+			lines = append(lines, good(l.Network, "%s", found)...)
 		case v1alpha1.ProofUnknown, v1alpha1.ProofNoted:
 			if hidden := e.SeveralPlaces(); hidden != "" {
 				found += "; " + hidden
 			}
 			remote.effect = "it is unknown whether messages cross the link between the sockets; with placement.numaPolicy: Required results do not verify"
-			lines = append(lines, remote.warn(check, l.Network, "%s", found)...)
+			lines = append(lines, remote.warn(l.Network, "%s", found)...)
 		}
 	}
 	switch i := n.seen(); {
 	case len(lines) > 0 || i == nil || !i.Evidence.OneNUMANode():
 	case i.Evidence.SeveralPlaces() != "":
-		return remote.warn(check, "", "the kernel shows one NUMA node with CPUs, but %s", i.Evidence.SeveralPlaces())
+		return remote.warn("", "the kernel shows one NUMA node with CPUs, but %s", i.Evidence.SeveralPlaces())
 	default:
-		return good(check, "", "the machine has one NUMA node with CPUs")
+		return good("", "the machine has one NUMA node with CPUs")
 	}
 	return lines
 }
@@ -160,32 +157,31 @@ func ofNetworks(check func(Observed, Look) []Line) func(Observed, Node) []Line {
 
 // attached checks whether a pod got the network that it requested.
 func attached(_ Observed, l Look) []Line {
-	const check = "attachment"
 	bad := advice{"benchmarks over it fail there", "see the events of a pod with this network"}
 	if t := l.Trouble; t != nil {
 		switch bad.remedy = cmp.Or(t.Remedy, bad.remedy); {
 		case t.Outcome == v1alpha1.OutcomeTopologyAffinity:
 			return nil // topology reports this.
 		case unclear(t):
-			return unknown(check, l.Network, t.Said, "run doctor again with a longer --timeout")
+			return unknown(l.Network, t.Said, "run doctor again with a longer --timeout")
 		}
-		return bad.err(check, l.Network, "%s", t.Said)
+		return bad.err(l.Network, "%s", t.Said)
 	}
 	status, err := foreign.FindStatus(l.NetworkStatus, l.Network, pods.Interface)
 	e := l.Inspection.Evidence
 	switch {
 	case l.NetworkStatus == "":
 		bad.remedy = "make the configuration of Multus the first in /etc/cni/net.d of the node, and check that its pod there is ready"
-		return bad.err(check, l.Network, "the pod ran without it: no annotation %s", foreign.AnnotationNetworkStatus)
+		return bad.err(l.Network, "the pod ran without it: no annotation %s", foreign.AnnotationNetworkStatus)
 	case err != nil:
-		return bad.err(check, l.Network, "%s", err)
+		return bad.err(l.Network, "%s", err)
 	case e.Interface == "":
-		return bad.err(check, l.Network, "network-status has %s, which the pod did not have", pods.Interface)
+		return bad.err(l.Network, "network-status has %s, which the pod did not have", pods.Interface)
 	case len(status.IPs) == 0:
 		bad.remedy = "give the NetworkAttachmentDefinition an ipam section"
-		return bad.err(check, l.Network, "the interface got no address")
+		return bad.err(l.Network, "the interface got no address")
 	}
-	return good(check, l.Network, "%s with %s, MTU %d", status.Interface, strings.Join(status.IPs, ", "), e.MTU)
+	return good(l.Network, "%s with %s, MTU %d", status.Interface, strings.Join(status.IPs, ", "), e.MTU)
 }
 
 // paravirtual are drivers that only hypervisors need. Real cards may emulate virtio.
@@ -206,7 +202,6 @@ const longCoalescing = 10
 
 // attachedInterface checks an attached interface: driver, firmware, function, link and interrupts.
 func attachedInterface(o Observed, l Look) []Line {
-	const check = "interface"
 	if l.Inspection == nil || l.Inspection.Evidence.Interface == "" {
 		return nil
 	}
@@ -228,43 +223,42 @@ func attachedInterface(o Observed, l Look) []Line {
 	switch {
 	case i.Fact("nic.carrier") == "0":
 		return advice{"it cannot be measured", "check the cable, the switch and the PF's link"}.
-			err(check, l.Network, "its link is down: %s", found)
+			err(l.Network, "its link is down: %s", found)
 	case e.Driver == "veth" && e.PCIAddress != "":
 		return advice{"it is virtual Ethernet that simulates a NIC: the latencies are those of the kernel, not of a NIC",
-			"measure on machines that have the NIC; a simulation is suitable for trying Tailgate"}.warn(check, l.Network, "simulated: %s", found)
+			"measure on machines that have the NIC; a simulation is suitable for trying Tailgate"}.warn(l.Network, "simulated: %s", found)
 	case ofHypervisor(i):
 		return advice{"the hypervisor copies every message: about 10 µs, and an additional tail", "pass a VF of the NIC through to the virtual machine"}.
-			warn(check, l.Network, "paravirtual: %s", found)
+			warn(l.Network, "paravirtual: %s", found)
 	case i.Fact("nic.firmware-variant") == proof.VariantWithoutVFs && i.Fact("nic.function") == "VF":
 		return advice{"this variant has no VFs: one of the two reports is incorrect, and results do not verify", "check the NIC with ethtool -i and sfboot"}.
-			warn(check, l.Network, "%s", found)
+			warn(l.Network, "%s", found)
 	case i.Fact("nic.coalesce.adaptive-rx") == "1" || usecs >= longCoalescing:
 		return advice{"the NIC delays interrupts to collect more messages, which delays kernel sockets that block; spinning processes and Onload are hardly affected",
 			"`ethtool -C PF adaptive-rx off rx-usecs 0` on the node, if latency matters more than load"}.
-			warn(check, l.Network, "%s; interrupts wait up to %d µs%s", found, usecs, map[bool]string{true: ", adaptively"}[i.Fact("nic.coalesce.adaptive-rx") == "1"])
+			warn(l.Network, "%s; interrupts wait up to %d µs%s", found, usecs, map[bool]string{true: ", adaptively"}[i.Fact("nic.coalesce.adaptive-rx") == "1"])
 	case i.Fact("nic.feature.rx-lro") == "on":
 		return advice{"the NIC merges TCP segments before the kernel sees them, which delays small messages", "`ethtool -K PF lro off` on the node"}.
-			warn(check, l.Network, "%s; LRO is on", found)
+			warn(l.Network, "%s; LRO is on", found)
 	}
-	return good(check, l.Network, "%s", found)
+	return good(l.Network, "%s", found)
 }
 
 // onload checks whether a pod that requests Onload gets it.
 func onload(o Observed, n Node) []Line {
-	const check = "onload"
 	if o.Onload == "" || o.Capacity[corev1.ResourceName(o.Onload)] == 0 {
 		return nil
 	}
 	l := n.look(KindOnload, "")
 	if l == nil {
-		return device(o, n, check, o.Onload)
+		return device(o, n, o.Onload)
 	}
 	bad := advice{"nothing is accelerated: sockets use the kernel's network stack, or benchmarks fail", "check that the pods of Onload's device plugin run there, and that its version is that of the module"}
 	if t := l.Trouble; t != nil {
 		if unclear(t) {
-			return unknown(check, o.Onload, t.Said, "run doctor again with a longer --timeout")
+			return unknown(o.Onload, t.Said, "run doctor again with a longer --timeout")
 		}
-		return bad.err(check, o.Onload, "%s", t.Said)
+		return bad.err(o.Onload, "%s", t.Said)
 	}
 	has := l.Inspection.Onload
 	module := "module version not reported"
@@ -275,17 +269,17 @@ func onload(o Observed, n Node) []Line {
 	case has.Library == "" && has.Preload == "" && len(has.Devices) > 0:
 		return advice{"benchmarks fail unless the bench image has the library (acceleration.onload.source: Image), or acceleration.onload.library names where the plugin mounts it",
 			"set one of the two in the benchmarks, or let the device plugin mount the library (Onload resource: devicePlugin.setPreload or mountOnload)"}.
-			warn(check, o.Onload, "the pod had %s, and no library of Onload at the plugin's default path", strings.Join(has.Devices, " "))
+			warn(o.Onload, "the pod had %s, and no library of Onload at the plugin's default path", strings.Join(has.Devices, " "))
 	case has.Library == "":
 		bad.remedy = "let the device plugin mount it (Onload resource: devicePlugin.setPreload or mountOnload), set acceleration.onload.library if it is mounted elsewhere, or use acceleration.onload.source: Image with an image that has it"
-		return bad.err(check, o.Onload, "the pod had the device, but no library of Onload (LD_PRELOAD %q)", has.Preload)
+		return bad.err(o.Onload, "the pod had the device, but no library of Onload (LD_PRELOAD %q)", has.Preload)
 	case len(has.Devices) == 0:
 		bad.remedy = "load the module (see the pods of KMM or onload-module), then restart the device plugin there"
-		return bad.err(check, o.Onload, "%s is there, but no /dev/onload", has.Library)
+		return bad.err(o.Onload, "%s is there, but no /dev/onload", has.Library)
 	}
 	controlPlane := ""
 	if has.ControlPlane != "" {
 		controlPlane = fmt.Sprintf(", control plane by %s, which the node has to have", has.ControlPlane)
 	}
-	return good(check, o.Onload, "%s, %s, %s%s", has.Library, strings.Join(has.Devices, " "), module, controlPlane)
+	return good(o.Onload, "%s, %s, %s%s", has.Library, strings.Join(has.Devices, " "), module, controlPlane)
 }

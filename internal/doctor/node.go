@@ -19,12 +19,11 @@ import (
 
 // nodeState checks whether pods may run on the node at all.
 func nodeState(_ Observed, n Node) []Line {
-	const check = "node"
 	node := n.Node
 	bad := advice{effect: "benchmarks wait for it"}
 	if !preflight.NodeReady(node) {
 		bad.remedy = fmt.Sprintf("see `kubectl describe node %s`, and the kubelet there", node.Name)
-		return bad.err(check, "", "not ready")
+		return bad.err("", "not ready")
 	}
 	var pressures, taints []string
 	for _, c := range node.Status.Conditions {
@@ -42,27 +41,26 @@ func nodeState(_ Observed, n Node) []Line {
 		bad.effect = "no benchmark starts there, unless its template tolerates it"
 		bad.remedy = fmt.Sprintf("`kubectl uncordon %s`", node.Name)
 		if n.Named {
-			return bad.warn(check, "", "cordoned")
+			return bad.warn("", "cordoned")
 		}
-		return bad.err(check, "", "cordoned, so it was not checked; name it on the command line to check it")
+		return bad.err("", "cordoned, so it was not checked; name it on the command line to check it")
 	case len(pressures) > 0:
 		bad.effect = "pods are evicted, and the kernel reclaims memory or writes to disks during the measurement"
 		bad.remedy = "free the resource that the condition names"
-		return bad.warn(check, "", "%s", strings.Join(pressures, ", "))
+		return bad.warn("", "%s", strings.Join(pressures, ", "))
 	case len(taints) > 0:
 		bad.effect = "only benchmarks whose spec.pods.tolerations tolerate it start there"
 		bad.remedy = "tolerate it, or remove it if no controller or LatencyGate keeps it there"
-		return bad.warn(check, "", "tainted %s", strings.Join(taints, ", "))
+		return bad.warn("", "tainted %s", strings.Join(taints, ", "))
 	}
-	return good(check, "", "ready; kubelet %s", node.Status.NodeInfo.KubeletVersion)
+	return good("", "ready; kubelet %s", node.Status.NodeInfo.KubeletVersion)
 }
 
 // inspect checks whether inspect pods ran on the node, and reports their image.
 func inspect(_ Observed, n Node) []Line {
-	const check = "inspect"
 	if n.NotLooked != "" {
 		if preflight.NodeReady(n.Node) && !n.Node.Spec.Unschedulable {
-			return unknown(check, "", "not checked: "+n.NotLooked, "run doctor again later")
+			return unknown("", "not checked: "+n.NotLooked, "run doctor again later")
 		}
 		// nodeState reports this.
 		return nil
@@ -75,23 +73,23 @@ func inspect(_ Observed, n Node) []Line {
 		}
 		switch t := l.Trouble; {
 		case t.Outcome == v1alpha1.OutcomePodRefused:
-			return unknown(check, "", "the API server refuses the inspect pod: "+t.Said, "choose another namespace with -n, or ask for the right to create pods there")
+			return unknown("", "the API server refuses the inspect pod: "+t.Said, "choose another namespace with -n, or ask for the right to create pods there")
 		case t.Outcome == v1alpha1.OutcomeStartTimeout:
-			return unknown(check, "", "the inspect pod did not finish: "+t.Said, "set a longer --timeout, or see `kubectl describe node "+n.Node.Name+"`")
+			return unknown("", "the inspect pod did not finish: "+t.Said, "set a longer --timeout, or see `kubectl describe node "+n.Node.Name+"`")
 		case lacksCPU(t), t.Outcome == v1alpha1.OutcomeTopologyAffinity:
 			// freeCPUs and topology report this.
 		default:
 			remedy := cmp.Or(t.Remedy, "use a bench image of this command's version (--bench-image of the manager, or --image), and check the kubelet's log")
-			return advice{"benchmarks fail there in the same way", remedy}.err(check, "", "the inspect pod fails: %s", t.Said)
+			return advice{"benchmarks fail there in the same way", remedy}.err("", "the inspect pod fails: %s", t.Said)
 		}
 	}
 	if n.seen() == nil {
 		return nil
 	}
 	if image == "" {
-		return good(check, "", "an unprivileged pod ran")
+		return good("", "an unprivileged pod ran")
 	}
-	return good(check, "", "an unprivileged pod ran, image %s", image)
+	return good("", "an unprivileged pod ran, image %s", image)
 }
 
 func lacksCPU(t *pods.Trouble) bool {
@@ -101,7 +99,6 @@ func lacksCPU(t *pods.Trouble) bool {
 // cpuManager checks whether a guaranteed pod that requested whole CPUs got them exclusively: a pod without such a request, which
 // ran at the same time, must not be allowed to use them.
 func cpuManager(_ Observed, n Node) []Line {
-	const check = "cpu-manager"
 	bad := advice{"other processes of the node share the CPU with the tool: stalls of milliseconds in the tail; results do not verify",
 		"set cpuManagerPolicy: static and reservedSystemCPUs in the kubelet's configuration, remove its cpu_manager_state, and restart it"}
 	for _, l := range n.Looks {
@@ -125,21 +122,20 @@ func cpuManager(_ Observed, n Node) []Line {
 		online, err := result.ParseCPUs(e.OnlineCPUs)
 		switch {
 		case own.Size() != asked:
-			return bad.err(check, "", "%s may use CPUs %s", requested, e.CPUsAllowed)
+			return bad.err("", "%s may use CPUs %s", requested, e.CPUsAllowed)
 		case err == nil && online.Size() == asked:
-			return bad.err(check, "", "the node has no more CPUs, and everything runs there")
+			return bad.err("", "the node has no more CPUs, and everything runs there")
 		case own.Intersection(shared).Size() > 0, e.Facts["cgroup.cpus-set"] == "none":
-			return bad.err(check, "", "%s may use CPUs %s, as other pods may", requested, e.CPUsAllowed)
+			return bad.err("", "%s may use CPUs %s, as other pods may", requested, e.CPUsAllowed)
 		}
-		return good(check, "", "%s got the exclusive %s %s of %s", requested, word, e.CPUsAllowed, cmp.Or(e.OnlineCPUs, "an unknown number"))
+		return good("", "%s got the exclusive %s %s of %s", requested, word, e.CPUsAllowed, cmp.Or(e.OnlineCPUs, "an unknown number"))
 	}
 	return nil
 }
 
 // freeCPUs counts the whole CPUs that benchmarks could get.
 func freeCPUs(o Observed, n Node) []Line {
-	const check = "free-cpus"
-	if unseen := o.unseen(check, "pods"); unseen != nil {
+	if unseen := o.unseen("pods"); unseen != nil {
 		return unseen
 	}
 	free := n.FreeCPUs()
@@ -148,12 +144,12 @@ func freeCPUs(o Observed, n Node) []Line {
 	switch {
 	case free == 0 || l != nil && lacksCPU(l.Trouble):
 		return advice{"benchmarks wait for a free CPU", "move pods with CPU requests to other nodes, or let the kubelet reserve fewer CPUs"}.
-			err(check, "", "%s", found)
+			err("", "%s", found)
 	case free == 1:
 		return advice{"agent and tool share the CPU between the cells, and tools that need two CPUs (sfnt-stream) cannot run",
-			"free a second one, and set spec.placement.cpus: 2"}.warn(check, "", "%s", found)
+			"free a second one, and set spec.placement.cpus: 2"}.warn("", "%s", found)
 	}
-	return good(check, "", "%s", found)
+	return good("", "%s", found)
 }
 
 // FreeCPUs returns the number of whole CPUs that no pod of the node requests.
@@ -204,7 +200,6 @@ func (n Node) Requested() map[corev1.ResourceName]int64 {
 }
 
 func neighbours(o Observed, n Node) []Line {
-	const check = "neighbours"
 	if o.Unseen["pods"] != "" {
 		return nil
 	}
@@ -229,16 +224,15 @@ func neighbours(o Observed, n Node) []Line {
 	switch {
 	case limits > allocatable:
 		return advice{"CPUs are overcommitted: the pods may load caches, memory and the NIC, which they share with the measurement, at any time", remedy}.
-			warn(check, "", "%s", found)
+			warn("", "%s", found)
 	case asked*2 > allocatable:
 		return advice{"the pods share caches, memory bandwidth and the power of the socket with the measurement, which affects its tail", remedy}.
-			warn(check, "", "%s", found)
+			warn("", "%s", found)
 	}
-	return good(check, "", "%s", found)
+	return good("", "%s", found)
 }
 
-// TroubleOf returns the reason why an inspect pod did not succeed, from its status and its warning events, the oldest first; nil
-// if there is none.
+// TroubleOf returns why an inspect pod did not succeed, given its warnings, oldest first; or nil.
 func TroubleOf(p *corev1.Pod, warnings []corev1.Event) *pods.Trouble {
 	var t pods.Trouble
 	switch p.Status.Phase {

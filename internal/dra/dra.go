@@ -67,8 +67,7 @@ func Devices(ctx context.Context, class *resourcev1.DeviceClass, all []resourcev
 	return count
 }
 
-// current returns the slices of single nodes that are of the newest generation of their pool: a driver replaces slices one
-// by one.
+// current returns the slices of single nodes of their pool's newest generation.
 func current(all []resourcev1.ResourceSlice) []*resourcev1.ResourceSlice {
 	type pool struct{ driver, name string }
 	newest := map[pool]int64{}

@@ -35,8 +35,7 @@ type Store struct {
 	keeping sync.Mutex
 	// kept are the collections that were used last, the latest at the end.
 	kept []*collection
-	// decoding is held while a result is decoded, which takes a hundred times its size; not while one
-	// is read.
+	// decoding is held while a result is decoded, which takes a hundred times its size.
 	decoding sync.Mutex
 }
 
@@ -112,8 +111,7 @@ func (s *Store) keep(b *v1alpha1.LatencyBenchmark) *collection {
 	return own
 }
 
-// gather reads the results that a status lists into the benchmark's collection, oldest first, and returns
-// which are unchanged.
+// gather reads a status's results into the collection, oldest first, and returns the unchanged.
 func (s *Store) gather(
 	ctx context.Context, own *collection, b *v1alpha1.LatencyBenchmark, merged bool,
 ) (*rounds.Collection, []v1alpha1.StoredResult, error) {

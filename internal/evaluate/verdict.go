@@ -30,8 +30,7 @@ import (
 // which benchmark a LatencyGate had accepted. A Pass or Fail outlives the deletion of the baseline,
 // for example by the gate's history limit.
 
-// Judge updates a benchmark's verdict and session, nil until it is finished, if an input has changed. Without rules, the
-// session stays as it was measured.
+// Judge updates verdict and session of a finished benchmark if an input changed.
 func (s *Store) Judge(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
 	switch {
 	case !b.Finished():

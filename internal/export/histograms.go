@@ -16,8 +16,7 @@ import (
 // ticksPerHalfDistance lines of a .hgrm halve the share beyond, as in HistogramLogProcessor.
 const ticksPerHalfDistance = 5
 
-// LogComment begins the comment of an export's histogram log, and of its percentiles, in which they
-// name unit and type.
+// LogComment begins the comment of an export's histograms, which names unit and type.
 const LogComment = "#[Tailgate: "
 
 const roundTrips = LogComment + "an interval is a round, in ns of whole round trips (RTT), shown as "

@@ -210,9 +210,8 @@ func (m manifest) object(ctx context.Context, from source) (Benchmark, error) {
 	return b, nil
 }
 
-// parse reads an object of a kind and drops unknown fields. The known ones must match the kind's
-// definition, which is checked before any is decoded, because some values, such as the quantity
-// 1e99999999, take minutes.
+// parse reads an object of a kind and drops unknown fields. The known ones are checked before any
+// is decoded: some values, such as the quantity 1e99999999, take minutes.
 func parse(ctx context.Context, content []byte, kind string, into client.Object) error {
 	u := &unstructured.Unstructured{}
 	if err := utiljson.Unmarshal(content, &u.Object); err != nil {

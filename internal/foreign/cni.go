@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// CNIVersion is the version of the network configurations that Tailgate writes: the newest that all of their plugins
-// support.
+// CNIVersion is the newest version of network configurations that all plugins used support.
 const CNIVersion = "1.0.0"
 
 // NetworkConfig is a list of CNI plugins, each working on the result of the one before it.

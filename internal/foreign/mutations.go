@@ -19,8 +19,7 @@ func OptOutLabels() map[string]string {
 	}
 }
 
-// OptOutAnnotations returns the annotations with the same purpose; see OptOutLabels. Istio's ambient mode up to 1.22 reads its
-// annotation.
+// OptOutAnnotations returns those of OptOutLabels' purpose: Istio's ambient mode up to 1.22.
 func OptOutAnnotations() map[string]string {
 	return map[string]string{
 		annotationAmbient:                     "disabled",

@@ -11,15 +11,13 @@ import (
 
 var SriovNetworkNodeStateKind = schema.GroupVersionKind{Group: "sriovnetwork.openshift.io", Version: "v1", Kind: "SriovNetworkNodeState"}
 
-// The annotations of a SriovNetworkNodeState, and the values that they and the status have while nothing happens to the
-// node.
+// The annotations, and the values that they and the status have while nothing happens.
 const (
 	// AnnotationDesiredState and AnnotationCurrentState are Idle, Drain_Required, Reboot_Required,
 	// Draining or DrainComplete; absent until the operator has looked at the node.
 	AnnotationDesiredState = "sriovnetwork.openshift.io/desired-state"
 	AnnotationCurrentState = "sriovnetwork.openshift.io/current-state"
-	// AnnotationNodeState is the desired state on the Node. The node's daemon sets it to Idle when it has recreated the VFs
-	// and restarted the device plugin.
+	// AnnotationNodeState is the desired state on the Node; Idle when the VFs are recreated.
 	AnnotationNodeState = "sriovnetwork.openshift.io/state"
 	// SriovIdle is the value of all while no operator drains the node.
 	SriovIdle = "Idle"

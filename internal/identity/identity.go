@@ -88,8 +88,7 @@ func value(key string, node Subject) string {
 	return q.String()
 }
 
-// unknown is what kubelet and cAdvisor report when they could not read a version; the kubelet puts the type of the container runtime
-// before it.
+// unknown is a version that could not be read, for the runtime with its type before it.
 const unknown = "Unknown"
 
 // reported reports whether a value tells something: the kubelet, the runtime, the device plugin or the labeller may be restarting.
@@ -247,8 +246,7 @@ func Kept(all map[string]string) map[string]string {
 	return kept
 }
 
-// Measured returns an identity for a result that may be accepted later: whole, with a digest in each long
-// value.
+// Measured returns an identity for a result that may be accepted later, with long values' digests.
 func Measured(all map[string]string) map[string]string {
 	kept := Kept(all)
 	if boot, ok := all[string(v1alpha1.IdentityBootID)]; ok {

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// unset are the texts and UUIDs with which firmware and hypervisors say that a machine has no UUID of its
-// own, as machine returns them.
+// unset are the texts and UUIDs, as machine returns them, of machines without a UUID.
 var unset = []string{
 	"", "none", "unknown", "notsettable", "notspecified", "notpresent", "defaultstring", "tobefilledbyo.e.m.",
 	"03000200040005000006000700080009", "123456781234567890abcddeefaabbcc",
@@ -14,8 +13,7 @@ var unset = []string{
 
 const uuidDigits = 32
 
-// machine returns a system UUID without what depends on who prints it: case, hyphens, braces and spaces.
-// It is empty if it tells nothing.
+// machine returns a system UUID without case, hyphens, braces and spaces; empty if it says nothing.
 func machine(uuid string) string {
 	plain := strings.ToLower(strings.NewReplacer("-", "", "{", "", "}", "", " ", "", "urn:uuid:", "").Replace(strings.TrimSpace(uuid)))
 	if slices.Contains(unset, plain) || plain != "" && strings.Trim(plain, plain[:1]) == "" {
@@ -28,8 +26,7 @@ func isUUID(plain string) bool {
 	return len(plain) == uuidDigits && strings.Trim(plain, "0123456789abcdef") == ""
 }
 
-// swapped returns a UUID as SMBIOS before version 2.6 is read: the bytes of the first three fields are
-// in the other order.
+// swapped returns a UUID by SMBIOS before 2.6: the first three fields' bytes are in reverse order.
 func swapped(plain string) string {
 	if !isUUID(plain) {
 		return plain
@@ -51,8 +48,7 @@ func SameMachine(a, b string) bool {
 	return x != "" && (x == y || swapped(x) == y)
 }
 
-// OtherMachine reports whether two system UUIDs are of different machines for certain: both tell
-// something, in the same form.
+// OtherMachine reports whether two system UUIDs of the same form are of different machines.
 func OtherMachine(a, b string) bool {
 	x, y := machine(a), machine(b)
 	return x != "" && y != "" && isUUID(x) == isUUID(y) && !SameMachine(a, b)

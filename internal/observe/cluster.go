@@ -86,8 +86,7 @@ func (c *Cluster) Known(b *v1alpha1.LatencyBenchmark, nodes []corev1.Node, other
 	return o
 }
 
-// Read adds what it reads live: devices of drivers, networks, profiles, classes, and reports about the nodes. Objects in a namespace that is
-// not allowed are not read.
+// Read adds what it reads live, but nothing in a namespace that is not allowed.
 func (c *Cluster) Read(ctx context.Context, o *preflight.Observed) (err error) {
 	if preflight.NetworkNamespace(*o) != nil {
 		return nil
@@ -212,8 +211,7 @@ func PodsOn(ctx context.Context, live client.Reader, nodes []string, visit func(
 	return nil
 }
 
-// ofNodes reads objects of another program that are named after nodes, and merges those of one node. It returns nil if the cluster
-// does not have the kind.
+// ofNodes reads objects named after nodes, and merges those of one node; nil without the kind.
 func ofNodes[T any](ctx context.Context, c *Cluster, kind schema.GroupVersionKind, nodes []string) (map[string]T, error) {
 	if c.absent.known(kind, c.Clock.Now()) {
 		return nil, nil
@@ -323,8 +321,7 @@ func (c *Cluster) resourceSlices(ctx context.Context, nodes ...string) ([]resour
 	return all, nil
 }
 
-// ClaimedDevice returns the PCI address of a resource's device in a pod's ResourceClaim, or
-// nothing.
+// ClaimedDevice returns the PCI address of a resource's device in a pod's claim, or nothing.
 func (c *Cluster) ClaimedDevice(ctx context.Context, p *corev1.Pod, resource string) (string, error) {
 	if p.Spec.NodeName == "" || p.Status.ExtendedResourceClaimStatus == nil {
 		return "", nil
@@ -381,8 +378,7 @@ func selectors(field string, nodes []string, also ...fields.Selector) []client.L
 	return all
 }
 
-// absentFor is how long a kind that the cluster does not have is not requested again: with each request, the client would
-// discover all kinds again.
+// absentFor is how long a missing kind is not requested: each request discovers all kinds again.
 const absentFor = time.Minute
 
 // absentKinds remembers when the cluster was last seen without a kind.

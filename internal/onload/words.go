@@ -36,8 +36,7 @@ func Chatter(line string) bool {
 // default has no parentheses (ci_netif_config_opts_dump in netif_debug.c).
 var stackSetting = regexp.MustCompile(`^\s*(EF_[A-Z0-9_]+): (.*?)( \(default: .*\))?$`)
 
-// StackSettings returns the settings of onload_stackdump that are no defaults, and how many all
-// are.
+// StackSettings returns onload_stackdump's settings that are no defaults, and how many all are.
 func StackSettings(dump []byte) (changed map[string]string, all int) {
 	changed = map[string]string{}
 	for line := range strings.Lines(string(dump)) {

@@ -6,10 +6,9 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// Matrix returns the pairs of nodes to measure, in slots that are measured one after the other. No node occurs twice in a slot,
-// so the pairs of a slot may be measured at the same time. A slot has at most as many pairs as the parallelism. The number of
-// slots is minimal. No name may occur twice. Slots follow the order of the given names, and the same names always give the same
-// slots.
+// Matrix returns the pairs of nodes to measure, in the least slots, measured one after the other.
+// No node occurs twice in a slot, whose pairs are measured at once, at most as many as the
+// parallelism. No name may occur twice. The same names always give the same slots, in their order.
 //
 //   - Star pairs the server with every other node as its client, one in each slot;
 //   - Ring makes every node the client of the next node, and the last node the client of the first;
@@ -85,8 +84,7 @@ func match(nodes []string, i, j int) v1alpha1.Pair {
 	return v1alpha1.Pair{ClientNode: nodes[second], ServerNode: nodes[first]}
 }
 
-// Parallel returns the number of pairs that are measured at once: parallelism, limited by the number of disjoint pairs of
-// nodes.
+// Parallel returns how many pairs are measured at once: parallelism, or all that are disjoint.
 func Parallel(m v1alpha1.LatencyMatrixSpec, nodes int) int {
 	most := nodes / 2
 	if m.Topology == v1alpha1.TopologyStar {

@@ -43,8 +43,7 @@ func Rounds(b *v1alpha1.LatencyBenchmark) int32 { return b.Spec.Rounds + b.Statu
 // defaultMaxRounds is the number of rounds after which the rules are evaluated for the last time.
 const defaultMaxRounds = 20
 
-// MaxRounds returns the number of rounds after which the rules of a benchmark are evaluated for the last time: at least the spec's rounds,
-// and these without rules.
+// MaxRounds returns after how many rounds the rules are evaluated last; without rules, the spec's.
 func MaxRounds(spec v1alpha1.LatencyBenchmarkSpec) int32 {
 	if spec.Criteria == nil {
 		return spec.Rounds

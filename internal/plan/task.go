@@ -58,16 +58,14 @@ type Task struct {
 	Borrowed bool `json:"borrowed,omitempty"`
 	// Acceleration is the stack that carries the tools' messages; empty: the kernel.
 	Acceleration v1alpha1.AccelerationType `json:"acceleration,omitempty"`
-	// Library is the Onload library that is preloaded into the tools: its path in the pod, or a name that the loader finds. It
-	// is set with Onload only.
+	// Library is the Onload library to preload, if any: a path in the pod, or a loader's name.
 	Library string `json:"library,omitempty"`
 	// Env has variables of the tools by name, from the variant and its Onload profile. With kernel
 	// sockets, no tool gets an Onload variable (EF_*), wherever it was set.
 	Env map[string]string `json:"env,omitzero"`
 	// Capture makes the server's agent measure latencies from packets, too.
 	Capture bool `json:"capture,omitempty"`
-	// SendResult makes the server's agent send its result to the client's agent, which writes it to its own log, because no
-	// kubelet keeps the logs of both.
+	// SendResult sends the server's result to the client's log: no kubelet keeps both logs.
 	SendResult bool `json:"sendResult,omitempty"`
 	// ServerAddress is the server's address on the measured network. It is set for the client only.
 	ServerAddress string `json:"serverAddress,omitempty"`

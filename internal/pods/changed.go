@@ -94,8 +94,7 @@ func (t traits) setJSON(prefix string, value any) {
 	}
 }
 
-// traitsOf returns the traits of a pod. Of its volumes, it includes the ones that the operator built and the ones that no user
-// may add: host paths and API tokens.
+// traitsOf returns a pod's traits; of volumes, the operator's, host paths and API tokens.
 func traitsOf(pod, built *corev1.Pod) traits {
 	t := traits{}
 	for key, value := range pod.Annotations {

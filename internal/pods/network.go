@@ -122,8 +122,7 @@ func StaticBlocks(i v1alpha1.IPAM, limit int) []string {
 	return starts
 }
 
-// Address returns the address of the server pod of a benchmark's variant on the measured network, or "" and a description of
-// what is missing.
+// Address returns the server pod's address on the measured network, or "" and what is missing.
 func Address(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant, pod *corev1.Pod) (address, missing string) {
 	if !v.Network.Type.Attached() {
 		// With host network the pod's address is the node's.

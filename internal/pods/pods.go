@@ -253,8 +253,7 @@ func onNode(node string) *corev1.Affinity {
 	}}
 }
 
-// Ended reports whether a pod has ended, successfully or not, and never runs again. The kubelet sets this phase after it has
-// stopped the sandbox.
+// Ended reports whether a pod has ended for good. Its sandbox is stopped before.
 func Ended(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }

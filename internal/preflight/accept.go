@@ -20,10 +20,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/onload"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
-	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/tool"
-	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
 // Observed is the input of Accept.
@@ -305,54 +303,10 @@ func rulesCanDecide(o Observed) *Rejection {
 	return nil
 }
 
-// Planned returns the cells of a spec, and the captured ones, without rounds.
-func Planned(spec v1alpha1.LatencyBenchmarkSpec) (all []verdict.Cell) {
-	for _, v := range plan.Variants(spec) {
-		for _, c := range plan.Cells(spec, v) {
-			cell := verdict.Cell{Variant: v.Name, Name: c.Name, Traffic: c.Traffic}
-			all = append(all, cell)
-			if v.Capture == v1alpha1.CaptureServer && !c.Stream {
-				cell.Name += result.CapturedSuffix
-				all = append(all, cell)
-			}
-		}
-	}
-	return all
-}
-
-// foresee returns what the rules of a benchmark can show, which is judged together with others; driver may be nil. A rule that cannot be parsed is left to the verdict.
-func foresee(spec v1alpha1.LatencyBenchmarkSpec, together int, driver tool.Driver) []verdict.Foreseen {
-	if spec.Criteria == nil {
-		return nil
-	}
-	in := verdict.Input{Criteria: *spec.Criteria, Candidate: Planned(spec), Together: together, Rounds: int(spec.Rounds), MaxRounds: int(plan.MaxRounds(spec))}
-	if spec.Criteria.Against(v1alpha1.BaselineGate) && spec.Criteria.Baseline.Gate == nil {
-		in.BaselineRounds = int(min(2*spec.Rounds, 12)) // The first session of a gate's node.
-	}
-	most := map[string]tool.Cell{}
-	for _, v := range plan.Variants(spec) {
-		for _, c := range plan.Cells(spec, v) {
-			most[c.Name] = c
-		}
-	}
-	all, err := verdict.Foresee(in, func(c verdict.Cell) (int64, bool) {
-		cell, measured := most[c.Name]
-		if driver == nil || !measured || cell.Stream {
-			return 0, false
-		}
-		return driver.MostSamples(cell)
-	})
-	if err != nil {
-		return nil
-	}
-	return all
-}
-
 // agentMemory is the memory that an endpoint needs in addition to the tool's, in bytes.
 const agentMemory = 64 << 20
 
-// memoryIsEnough compares the memory that the tool may use with the client's: a client that is killed for its memory at the end of
-// an hour has measured nothing.
+// memoryIsEnough: a client that is killed for its memory after an hour has measured nothing.
 func memoryIsEnough(o Observed, c tool.Cell) *Rejection {
 	memory := o.Benchmark.Spec.Placement.Of(v1alpha1.RoleClient).Memory
 	if need := o.Driver.Memory(c) + agentMemory; memory.CmpInt64(need) < 0 {

@@ -51,8 +51,7 @@ func choosePair(o Observed) (v1alpha1.Pair, *Rejection) {
 	return v1alpha1.Pair{ClientNode: client.name, ServerNode: server.name}, nil
 }
 
-// Matching returns the names of the nodes that can become an endpoint by name and labels alone, or the pair that was chosen
-// before.
+// Matching returns the nodes that fit by name and labels alone, or the pair that was chosen.
 func Matching(o Observed) []string {
 	clients, servers := endpoints(o)
 	var names []string
@@ -182,8 +181,7 @@ type choice struct {
 	role string
 	// asks are the endpoint's requests to its node: CPUs, memory, huge pages, and one of each device.
 	asks []ask
-	// used contains, by node, how much of each of asks its pods use, and firm how much of that is used by pods that are not
-	// evicted for the benchmark's pods.
+	// used contains, by node, how much of asks its pods use, firm that of pods that stay.
 	used, firm map[string][]int64
 	// aligned lists, for each variant with devices, the devices that must be on the NUMA node of its CPUs.
 	aligned [][]corev1.ResourceName
@@ -210,8 +208,7 @@ type ask struct {
 	amount int64
 	// overhead is the amount that the RuntimeClass adds for itself.
 	overhead int64
-	// reason is the API's reason for nodes that cannot provide it, lacks describes what such a node lacks, and lacksFree what a
-	// node lacks if other pods use it.
+	// reason is the API's for nodes that cannot provide it; lacks and lacksFree say what they lack.
 	reason, lacks, lacksFree string
 	// path is the field that sets the requirement.
 	path string
@@ -318,8 +315,7 @@ func extended(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), "/") && !strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
 
-// asks lists the requirements of the endpoint with a role. The variants of a benchmark are measured one after the other, so one
-// of each device is enough.
+// asks lists a role's requirements. Variants follow one another: one of each device is enough.
 func asks(o Observed, role string) []ask {
 	memory, template := o.Benchmark.Spec.Placement.Of(role).Memory, o.Benchmark.Spec.Pods
 	cpus := o.leastCPUs().Of(role)
@@ -456,12 +452,9 @@ func unready(n *corev1.Node) string {
 }
 
 func NodeReady(n corev1.Node) bool {
-	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 // whyCordoned is the reason that Untolerated returns for cordoned nodes.

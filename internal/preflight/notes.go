@@ -11,7 +11,9 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/onload"
 	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/tool"
+	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
 // Labels that node-feature-discovery sets on nodes.
@@ -188,6 +190,49 @@ func carried(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, env map[str
 	}
 	if v.Capture == v1alpha1.CaptureServer {
 		all = append(all, "capture sees only packets of the kernel, not those of Onload")
+	}
+	return all
+}
+
+// Planned returns the cells of a spec, and the captured ones, without rounds.
+func Planned(spec v1alpha1.LatencyBenchmarkSpec) (all []verdict.Cell) {
+	for _, v := range plan.Variants(spec) {
+		for _, c := range plan.Cells(spec, v) {
+			cell := verdict.Cell{Variant: v.Name, Name: c.Name, Traffic: c.Traffic}
+			all = append(all, cell)
+			if v.Capture == v1alpha1.CaptureServer && !c.Stream {
+				cell.Name += result.CapturedSuffix
+				all = append(all, cell)
+			}
+		}
+	}
+	return all
+}
+
+// foresee returns what the rules of a benchmark can show, which is judged together with others; driver may be nil. A rule that cannot be parsed is left to the verdict.
+func foresee(spec v1alpha1.LatencyBenchmarkSpec, together int, driver tool.Driver) []verdict.Foreseen {
+	if spec.Criteria == nil {
+		return nil
+	}
+	in := verdict.Input{Criteria: *spec.Criteria, Candidate: Planned(spec), Together: together, Rounds: int(spec.Rounds), MaxRounds: int(plan.MaxRounds(spec))}
+	if spec.Criteria.Against(v1alpha1.BaselineGate) && spec.Criteria.Baseline.Gate == nil {
+		in.BaselineRounds = int(min(2*spec.Rounds, 12)) // The first session of a gate's node.
+	}
+	most := map[string]tool.Cell{}
+	for _, v := range plan.Variants(spec) {
+		for _, c := range plan.Cells(spec, v) {
+			most[c.Name] = c
+		}
+	}
+	all, err := verdict.Foresee(in, func(c verdict.Cell) (int64, bool) {
+		cell, measured := most[c.Name]
+		if driver == nil || !measured || cell.Stream {
+			return 0, false
+		}
+		return driver.MostSamples(cell)
+	})
+	if err != nil {
+		return nil
 	}
 	return all
 }

@@ -79,8 +79,7 @@ func HeldBy(gate *v1alpha1.LatencyGate) *corev1.Taint {
 	return nil
 }
 
-// MeasuresCordoned reports whether the benchmarks of a gate tolerate a cordon, so that it can measure a node that a tool keeps cordoned
-// until the node is verified.
+// MeasuresCordoned reports whether a gate can measure a node that a tool keeps cordoned.
 func MeasuresCordoned(gate *v1alpha1.LatencyGate) bool {
 	pods := gate.Spec.Template.Spec.Pods
 	return pods != nil && tolerated(cordon, pods.Tolerations)
@@ -148,8 +147,7 @@ func Passing(key string) string {
 	return found
 }
 
-// UntoleratedTaint returns the first taint because of which the scheduler would not place pods with these tolerations on a node; nil
-// if it would.
+// UntoleratedTaint returns the first taint that keeps pods with these tolerations away, or nil.
 func UntoleratedTaint(n *corev1.Node, tolerations []corev1.Toleration) *corev1.Taint {
 	// The node gets the taint shortly after it is cordoned.
 	if n.Spec.Unschedulable && !tolerated(cordon, tolerations) {

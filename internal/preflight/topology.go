@@ -16,8 +16,7 @@ func Aligned(o Observed) bool {
 	return len(aligned(o, v1alpha1.RoleClient)) > 0 || len(aligned(o, v1alpha1.RoleServer)) > 0
 }
 
-// aligned lists the devices of each variant that has any, if the endpoint with a role requires them on the NUMA node of its
-// CPUs.
+// aligned lists each variant's devices that must be on the NUMA node of its CPUs.
 func aligned(o Observed, role string) [][]corev1.ResourceName {
 	var all [][]corev1.ResourceName
 	for _, v := range o.variants() {
@@ -52,8 +51,7 @@ func (c *choice) misaligned(n *corev1.Node) string {
 	return ""
 }
 
-// misaligned looks for a NUMA node with enough CPUs and one of each device: of the available amounts or, if empty is true, of
-// the total amounts.
+// misaligned looks for a NUMA node with CPUs and one of each device; if empty, of all amounts.
 func misaligned(topology foreign.NodeResourceTopology, devices []corev1.ResourceName, cpus int32, empty bool) string {
 	zones, known := map[string]map[string]int64{}, map[string]bool{}
 	for _, z := range topology.Zones {

@@ -69,8 +69,7 @@ func (e endpoint) forks() bool {
 	return e.spec.Tool == v1alpha1.ToolNetperf && e.role == v1alpha1.RoleServer
 }
 
-// cpusChosen checks that a CPU manager limited the endpoint to as many CPUs as it requested. The number proves nothing: the CPUs that
-// all pods share may be as many.
+// cpusChosen checks that a CPU manager chose the CPUs: those that pods share may be as many.
 func cpusChosen(e endpoint) finding {
 	const advice = "set cpuManagerPolicy: static in the kubelet's configuration"
 	expected := "1 exclusive CPU"

@@ -158,8 +158,7 @@ func (e endpoint) agreed(expected string, sources []source, advice, few string) 
 	return proved(expected, fmt.Sprintf("%s, by %s", address, strings.Join(known, ", ")))
 }
 
-// tied reports whether the MAC address makes the interface that of network-status, whose device is the one that the network requests, or
-// that it names.
+// tied reports whether the MAC address ties the interface to the device of network-status.
 func (e endpoint) tied() bool {
 	s := e.seen.Network
 	return s != nil && s.MAC != "" && e.own.MAC != "" && (e.network().Type.HasDevice() || s.Device().Address != "")

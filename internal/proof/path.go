@@ -43,9 +43,8 @@ const (
 )
 
 const (
-	// mostStray is the largest share of an accelerated cell's messages through the kernel, beyond
-	// stray packets; leastThrough the smallest of another: below 1, as bandwidth has a rate and a
-	// time.
+	// mostStray is the largest share of an accelerated cell's messages through the kernel,
+	// leastThrough the smallest of another: below 1, as bandwidth has a rate and a time.
 	mostStray    = 0.01
 	leastThrough = 0.95
 	// segmentHeaders are the headers of IPv4 and TCP without options.

@@ -1,6 +1,5 @@
-// Package proof determines whether a run measured on the nodes, CPUs and devices that were
-// requested: an ordered chain of pure checks of the agents' observations, the API's data and the
-// spec.
+// Package proof determines whether a run measured on the requested nodes, CPUs and devices: an
+// ordered chain of pure checks of the agents' observations, the API's data and the spec.
 //
 // A fact that no source reports is Unknown, which counts as not found. If several sources report a fact, all of them must
 // agree: contradictory evidence proves nothing.

@@ -17,8 +17,7 @@ const (
 	onePacket = 500
 	// headers4 and headers6 are the headers of a segment with timestamps, in bytes.
 	headers4, headers6 = 52, 72
-	// delayedACK is the shortest time for which the kernel delays an acknowledgment, and immediateACKs the most that it does not delay,
-	// at the start of a connection.
+	// delayedACK is the kernel's shortest delay, immediateACKs the most without one at the start.
 	delayedACK    = 40 * time.Millisecond
 	immediateACKs = 32
 	// idlePings is the number of messages that sfnt-stream sends in addition to those of its rate.
@@ -31,9 +30,8 @@ const (
 	fewMessages = 100
 )
 
-// mostSent returns the most messages that a cell's ends can have sent in one direction, with n
-// counted, without the warm-up: in a closed loop, as many as fit into the other time by the
-// shortest round trip.
+// mostSent returns the most messages that the ends can have sent in one direction, with n counted,
+// without the warm-up: in a closed loop, what fits into the rest by the shortest round trip.
 func mostSent(c result.Cell, n int64) float64 {
 	if sent, ok := toldSent(c); ok {
 		return float64(max(sent, n))

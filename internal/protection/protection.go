@@ -18,9 +18,8 @@ var Policies = []string{
 	"manager-secrets", "requests", "secrets",
 }
 
-// Missing returns which of Policies is not there, or refuses nothing: without a binding that denies, with a binding or a policy that
-// an error ends, or with a binding that does not apply to everything. It is empty if the policies, which have Label, and the bindings
-// are whole.
+// Missing returns which of Policies is missing or refuses nothing: without a binding that denies,
+// with one that an error ends, or that does not apply to everything; empty if all are whole.
 func Missing(policies []admissionregistrationv1.ValidatingAdmissionPolicy, bindings []admissionregistrationv1.ValidatingAdmissionPolicyBinding) string {
 	var missing []string
 	for _, name := range Policies {

@@ -1,5 +1,4 @@
-// Package redact replaces names and addresses in documents, each by the same word everywhere, so that a document can be published and
-// still shows what belongs together.
+// Package redact replaces names and addresses in documents, each by the same word everywhere.
 package redact
 
 import (

@@ -48,8 +48,7 @@ type Key struct {
 //
 // DeltaKeys are those of Evidence.Deltas: the growth of kernel counters over all cells.
 //
-// Files and Counters name the files of /proc and /sys with the values of some keys, with {cpu} for the number of the CPU and {iface} for
-// the NIC.
+// Files and Counters name some keys' files of /proc and /sys; {cpu} and {iface} are filled in.
 var Keys, DeltaKeys, Files, Counters = keys()
 
 // KeyFrequency names the frequencies of Path.

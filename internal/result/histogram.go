@@ -228,8 +228,7 @@ func bucketsOf(h *hdr.PackedHistogram) []stats.Bucket {
 	return out
 }
 
-// maxEncoded is the maximum length of an encoded histogram, in bytes: with samples in each of its 27,648 buckets, 9 incompressible bytes
-// each, and a third more in base64.
+// maxEncoded bounds an encoded histogram in bytes: 27,648 buckets of 9 bytes, in base64.
 const maxEncoded = 340 << 10
 
 // decode reads the buckets and checks them against the other fields.

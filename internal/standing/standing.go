@@ -236,8 +236,7 @@ func OfMeasurement(b *v1alpha1.LatencyBenchmark) Standing {
 	return s
 }
 
-// lasting are the reasons of condition Accepted that depend only on the spec and on the settings of the operator: a change of the
-// cluster does not remove them.
+// lasting are the reasons of condition Accepted that no change of the cluster removes.
 var lasting = []string{
 	v1alpha1.ReasonCellUnsupported, v1alpha1.ReasonPercentileOutOfReach, v1alpha1.ReasonRuleUndecidable, v1alpha1.ReasonCaptureForbidden,
 	v1alpha1.ReasonHostNetworkForbidden,

@@ -12,8 +12,7 @@ import (
 // filler stands for the second place that a wide character takes on a terminal. No text contains this noncharacter.
 const filler = "\uffff"
 
-// Columns aligns cells, which tabs end, with two spaces between columns. A tabwriter counts characters, so that it gets a filler for each
-// second place of a wide one.
+// Columns aligns cells that tabs end. A tabwriter counts characters: wide ones get a filler.
 type Columns struct{ aligned *tabwriter.Writer }
 
 // NewColumns returns a writer of columns with flags of a tabwriter. It writes to w when it is flushed.

@@ -1,8 +1,7 @@
 package tool
 
-// CutNumber reads an unsigned number at a line's beginning, of at most digits digits and exactly
-// decimals after a point, in units of the last, and returns the rest. It makes no strings: sample
-// files have millions of numbers.
+// CutNumber reads an unsigned number of at most digits digits and exactly decimals after a point,
+// in units of the last, and returns the rest, without making strings: files have millions.
 func CutNumber(line []byte, digits, decimals int) (n int64, rest []byte, ok bool) {
 	point := 0
 	for ; point < len(line) && line[point]-'0' <= 9; point++ {

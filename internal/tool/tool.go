@@ -301,8 +301,7 @@ type Driver interface {
 	Parse(c Cell, out Output, record, actual func(rtt, count int64)) (Measurement, error)
 }
 
-// Unnumbered reports whether a tool's messages in ping-pong have no numbers: to it, any answer is
-// that to its last message.
+// Unnumbered reports whether a tool's ping-pong takes any answer for that to its last message.
 func Unnumbered(t v1alpha1.Tool) bool {
 	return t == v1alpha1.ToolSfntPingpong || t == v1alpha1.ToolNetperf
 }

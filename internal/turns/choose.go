@@ -43,18 +43,15 @@ type Choice struct {
 	Ended, Alone []End
 	// Waiting is the reason why an unverified node is not measured yet, by the name of the node.
 	Waiting map[string]string
-	// Unmeasurable are those that only a user can make measurable, and Overlong those that have waited
-	// for longer than WaitLimit.
+	// Unmeasurable are those that need a user, Overlong those that waited longer than WaitLimit.
 	Unmeasurable, Overlong []string
-	// Overdue is the number of nodes that were not measured between the last two times of the
-	// schedule, or in its window.
+	// Overdue counts the nodes that the schedule's last interval, or its window, did not measure.
 	Overdue int
 	// Again is the time until a node may be measured that rests, or had no room; zero if there is none.
 	Again time.Duration
 }
 
-// Place is a node and the role of the pod for which it has no room, and Shortage the reason, and
-// until when that is known.
+// Place is a node and a pod's role without room there, Shortage why, and until when that is known.
 type (
 	Place    struct{ Node, Role string }
 	Shortage struct {
@@ -63,15 +60,13 @@ type (
 	}
 )
 
-// WaitLimit is how long a node may wait for anything but its turn, such as a reboot, before condition
-// Operational says so.
+// WaitLimit is how long a node may wait, but for its turn, before condition Operational says so.
 const WaitLimit = 30 * time.Minute
 
 // turnLimit is how long a node in its turn may wait for its marks, its peer and its slot.
 const turnLimit = 5 * time.Minute
 
-// obstacle is the reason why a node cannot be measured, or be the peer of another; without a message
-// there is none.
+// obstacle is why a node cannot be measured, or be a peer; without a message there is none.
 type obstacle struct {
 	message string
 	// lasting is true if only a user can remove it, turn if it ends when others have been measured, and
@@ -84,9 +79,8 @@ type chooser struct {
 	*Snapshot
 	peers
 	Choice
-	// held are the nodes that wait and occupy a slot, so that no turn begins in it: those in their turn,
-	// those that rest after a setback, and those that failed and wait for a second peer. lent are all
-	// nodes in their turn.
+	// held are the nodes that wait and occupy a slot: in their turn, resting after a setback, or
+	// failed and waiting for a second peer. lent are all nodes in their turn.
 	held, lent int
 }
 
@@ -125,8 +119,7 @@ func (s *Snapshot) Choose(shortages map[Place]Shortage) Choice {
 	return c.Choice
 }
 
-// start gives the free slots to the unverified nodes, and ends the turns that cannot lead to a
-// measurement.
+// start gives free slots to unverified nodes, and ends turns that cannot lead to a measurement.
 func (c *chooser) start(free int) {
 	var waiting []*v1alpha1.LatencyVerification
 	for _, v := range c.Verifications {
@@ -302,8 +295,7 @@ func (s *Snapshot) unusable(node *corev1.Node, role string) obstacle {
 
 const controlPlane = "node-role.kubernetes.io/control-plane"
 
-// withoutPeer returns why there is no peer for a node. Only a user can change that, unless a peer is
-// busy or becomes usable by itself.
+// withoutPeer returns why there is no peer: for good, unless one is busy or becomes usable.
 func (p peers) withoutPeer(v *v1alpha1.LatencyVerification) obstacle {
 	others := slices.DeleteFunc(slices.Concat(p.verified, p.others), func(name string) bool { return name == v.Spec.NodeName })
 	passing := slices.IndexFunc(p.passing, func(n v1alpha1.NodeLine) bool { return n.Name != v.Spec.NodeName && n.Name != v.Status.SuspectPeer })
@@ -323,8 +315,7 @@ func (s *Snapshot) requested() []*v1alpha1.LatencyVerification {
 	return s.free(func(v *v1alpha1.LatencyVerification) bool { return v.Status.TurnRequestTime != nil })
 }
 
-// outdated returns the nodes that could be measured and were last measured before a time of the
-// schedule, the longest ago first.
+// outdated returns the usable nodes last measured before a time of the schedule, oldest first.
 func (s *Snapshot) outdated(fired time.Time) []*v1alpha1.LatencyVerification {
 	if fired.IsZero() {
 		return nil
@@ -367,8 +358,7 @@ type peers struct {
 	passing []v1alpha1.NodeLine
 }
 
-// findPeers returns the nodes that the template selects, that can run its pod, and that have not
-// failed.
+// findPeers returns the nodes that the template selects, that are usable, and have not failed.
 func findPeers(s *Snapshot) peers {
 	p := peers{busy: map[string]bool{}, full: map[string]string{}}
 	maps.Copy(p.busy, s.Busy)
@@ -422,10 +412,9 @@ func peerMatcher(gate *v1alpha1.LatencyGate) func(node *corev1.Node, own bool) b
 	return func(node *corev1.Node, _ bool) bool { return matches(node) }
 }
 
-// peerOf chooses the peer of a node. Peers without room come last, before them those with which a
-// measurement made no progress. Of the others, verified peers come first, and among these those of
-// the reference, because a pair of nodes differs from another; otherwise the next node by name, with
-// the first after the last. A node is not its own peer, and a peer with which it failed is not used
+// peerOf chooses the peer of a node. Peers without room come last, before them those without
+// progress. Of the others, verified peers come first, and among these the reference's, because
+// pairs differ; otherwise the next node by name, in a ring. A peer with which it failed is not used
 // again.
 func (p peers) peerOf(v *v1alpha1.LatencyVerification) (name string, verified, ok bool) {
 	var failed []string

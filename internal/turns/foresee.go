@@ -50,8 +50,7 @@ func Foresee(g *v1alpha1.LatencyGate, nodes []corev1.Node, gates []v1alpha1.Late
 	return out
 }
 
-// Foresee lets the gate measure its nodes, wave after wave, in a copy in which no mark has to be
-// written.
+// Foresee lets the gate measure its nodes, wave after wave, in a copy without marks.
 func (s *Snapshot) Foresee() Outlook {
 	var out Outlook
 	l := s.begun(&out)

@@ -38,8 +38,7 @@ func (p Pauses) Setback(last *v1alpha1.Setback, reason, message string, now time
 	return next
 }
 
-// Left returns the time until a retry. A retry time beyond the longest pause shows that the clock was
-// set back, and is ignored.
+// Left returns the time until a retry; beyond the longest pause, a clock was set back: none.
 func (p Pauses) Left(last *v1alpha1.Setback, now time.Time) time.Duration {
 	if last == nil || last.RetryTime.Sub(now) > p.longest {
 		return 0

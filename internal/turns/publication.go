@@ -10,8 +10,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/identity"
 )
 
-// Publication is the set of marks that a Node should have. The zero value is for a node without a
-// verification: no marks.
+// Publication is the marks that a Node should have; the zero value, without a verification, none.
 type Publication struct {
 	Condition *corev1.NodeCondition
 	// Regressed is the condition for tools that repair nodes; nil if there should be none.
@@ -38,9 +37,8 @@ func FoundBy(gate *v1alpha1.LatencyGate, node *corev1.Node) bool {
 	return Older(node, gate) || gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone
 }
 
-// PublicationOf returns no marks for a node that is not held back whatever its state, so that
-// nothing mistakes it for one that is. The condition does not say how far a measurement is, which
-// would need one more write.
+// PublicationOf returns no marks for a node that is not held back whatever its state. The condition
+// does not say how far a measurement is, which would need one more write.
 func PublicationOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) Publication {
 	status := v.Status
 	passed := status.State.Passed()
@@ -70,8 +68,7 @@ func PublicationOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) 
 	if enforcement.Label != nil {
 		p.Label = fmt.Sprint(status.State == v1alpha1.VerificationVerified)
 	}
-	// A verified node that is not ready is not tainted: it keeps its pods if it returns unchanged,
-	// and Kubernetes keeps others away.
+	// A verified node that is not ready keeps its pods: Kubernetes keeps others away.
 	if enforcement.Taint != nil && !passed {
 		p.Taint = &corev1.Taint{Key: v1alpha1.NodeTaintUnverified, Effect: enforcement.Taint.Effect}
 	}
@@ -81,8 +78,7 @@ func PublicationOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) 
 // Marks are all marks, in the order in which they are reported.
 var Marks = []v1alpha1.NodeMark{v1alpha1.MarkCondition, v1alpha1.MarkLabel, v1alpha1.MarkTaint}
 
-// IsOn reports whether a Node has the marks that it should have, as far as other programs act on
-// them.
+// IsOn reports whether a Node has its marks, as far as other programs act on them.
 func (p Publication) IsOn(node *corev1.Node) bool {
 	return !slices.ContainsFunc(Marks, func(m v1alpha1.NodeMark) bool { return !p.Has(node, m) })
 }
@@ -112,8 +108,7 @@ func (p Publication) Value(mark v1alpha1.NodeMark) string {
 	return ""
 }
 
-// Conditions returns the conditions in which a Node differs, by their types; nil is a condition
-// that it should not have.
+// Conditions returns the conditions in which a Node differs, by type; nil: it should have none.
 func (p Publication) Conditions(node *corev1.Node) map[corev1.NodeConditionType]*corev1.NodeCondition {
 	wanted := map[corev1.NodeConditionType]*corev1.NodeCondition{
 		v1alpha1.NodeConditionVerified: p.Condition, v1alpha1.NodeConditionRegressed: p.Regressed,

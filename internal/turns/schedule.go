@@ -14,8 +14,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/queue"
 )
 
-// maxSkew is how far a time may be in the future before it is ignored: a node measured at an unknown
-// time is measured again.
+// maxSkew is how far a time may be in the future; beyond, the node is measured again.
 const maxSkew = time.Minute
 
 // Schedule is when a gate's schedule was due, and is due next.
@@ -32,8 +31,7 @@ type Schedule struct {
 	Next time.Duration
 }
 
-// Consult returns when the schedule of a gate was last due, whether its window is open, and when to
-// look again.
+// Consult returns when a gate's schedule was last due, if its window is open, and what is next.
 func Consult(g *v1alpha1.LatencyGate, now time.Time) Schedule {
 	schedule, zone, err := scheduleOf(g.Spec)
 	var s Schedule
@@ -96,8 +94,7 @@ func (s Schedule) phase() phase {
 	return running
 }
 
-// Paused reports whether so many turns in a row ended without a result that the schedule waits for its
-// next time.
+// Paused reports whether turns without a result let the schedule wait for its next time.
 func (s Schedule) Paused() bool {
 	return s.Status != nil && s.Status.Fruitless >= v1alpha1.MaxFruitless && !s.Fired.After(s.Status.FruitlessTime.Time)
 }

@@ -32,17 +32,14 @@ type Snapshot struct {
 	States map[string]v1alpha1.VerificationState
 	// Verifications are those of the gate's own nodes, in any order.
 	Verifications []*v1alpha1.LatencyVerification
-	// Missing are the nodes of the gate without a verification, and Retained the verifications of
-	// nodes that the gate lost.
+	// Missing are the gate's nodes without a verification, Retained verifications of nodes it lost.
 	Missing  []*corev1.Node
 	Retained []*v1alpha1.LatencyVerification
-	// Leaving are the nodes that failed and are being deleted. Other nodes that are being deleted are
-	// not the gate's any more.
+	// Leaving are failed nodes that are being deleted; others being deleted are not the gate's.
 	Leaving []*v1alpha1.LatencyVerification
 	// Taken are the nodes that the gate selects but that belong to an older gate, by that gate's name.
 	Taken map[string][]string
-	// Busy are the nodes that any gate measures now, and their peers, and Measuring is the number of
-	// the gate's own.
+	// Busy are all nodes being measured, and their peers; Measuring counts the gate's own.
 	Busy      map[string]bool
 	Measuring int
 	Schedule  Schedule
@@ -106,9 +103,8 @@ func New(g *v1alpha1.LatencyGate, gates []v1alpha1.LatencyGate, nodes []corev1.N
 	return s
 }
 
-// Introducing reports whether the gate found nodes and has not measured any yet. If such a gate can
-// measure none, it does not hold those back: it would take them out of service for nothing. Nodes
-// that join are held back.
+// Introducing reports whether the gate found nodes and has measured none. If it can measure none,
+// it does not hold those back: that would serve nothing. Nodes that join are held back.
 func (s *Snapshot) Introducing() bool {
 	found := slices.ContainsFunc(s.Missing, func(n *corev1.Node) bool { return Older(n, s.Gate) }) ||
 		slices.ContainsFunc(s.Verifications, func(v *v1alpha1.LatencyVerification) bool { return v.Status.Introduced })
@@ -140,8 +136,7 @@ func selects(g *v1alpha1.LatencyGate, node *corev1.Node) bool {
 	return err == nil && selector.Matches(labels.Set(node.Labels))
 }
 
-// Owner returns the gate that owns a node: the oldest gate that selects it and is not being deleted;
-// nil if there is none.
+// Owner returns the oldest gate that selects a node and is not being deleted; nil without one.
 func Owner(node *corev1.Node, gates []v1alpha1.LatencyGate) *v1alpha1.LatencyGate {
 	var owner *v1alpha1.LatencyGate
 	for i := range gates {
@@ -153,8 +148,7 @@ func Owner(node *corev1.Node, gates []v1alpha1.LatencyGate) *v1alpha1.LatencyGat
 	return owner
 }
 
-// statesOf returns the states of nodes. One that passes from one gate to another is verified only if
-// all its verifications are.
+// statesOf returns the nodes' states: verified only if all verifications of the node are.
 func statesOf(all []v1alpha1.LatencyVerification) map[string]v1alpha1.VerificationState {
 	states := map[string]v1alpha1.VerificationState{}
 	for i := range all {

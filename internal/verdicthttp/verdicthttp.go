@@ -136,8 +136,7 @@ var endpoints = []endpoint{
 	{"namespaces/{namespace}/latencymatrices/{name}", "LatencyMatrix", "latencymatrices", &v1alpha1.LatencyMatrix{}},
 }
 
-// standing returns the standing of an object that was read. It may read others: those of a gate for at most maxReading answers at the
-// same time.
+// standing returns an object's standing: a gate's, which reads others, for maxReading at a time.
 func (h *Handler) standing(ctx context.Context, o client.Object, into *Answer) (standing.Standing, error) {
 	if g, ok := o.(*v1alpha1.LatencyGate); ok {
 		into.Nodes = &g.Status.Nodes
@@ -175,8 +174,7 @@ func (h *Handler) metrics(next http.Handler) http.HandlerFunc {
 	}
 }
 
-// unavailable returns the answer if the API server does not answer. Its error goes only to the log: the caller may not have the
-// right to read it.
+// unavailable returns the answer without the error, which the caller may have no right to read.
 func unavailable(ctx context.Context, about Answer, doing string, err error) (int, Answer) {
 	log.FromContext(ctx).Error(err, "A request cannot be answered", "doing", doing,
 		"kind", about.Kind, "namespace", about.Namespace, "name", about.Name)

@@ -153,8 +153,7 @@ func (h Header) TicksPerSecond() (int64, error) {
 	return hz, nil
 }
 
-// CheckClock returns a Failure if a tool's clock is wrong, by its second calibration or the
-// agent's.
+// CheckClock returns a Failure if a calibration, the tool's second or the agent's, differs.
 func (h Header) CheckClock(name v1alpha1.Tool, clocks tool.Clocks) error {
 	hz, err := h.TicksPerSecond()
 	if err != nil {
@@ -170,8 +169,7 @@ func (h Header) CheckClock(name v1alpha1.Tool, clocks tool.Clocks) error {
 	return cmp.Or(again, wrong)
 }
 
-// CheckRecalibration returns a Failure if the second calibration of a tool's clock contradicts the
-// first.
+// CheckRecalibration returns a Failure if the second calibration contradicts the first.
 func (h Header) CheckRecalibration(name v1alpha1.Tool) error {
 	for _, e := range h {
 		if e.Key == "WARNING" && strings.HasPrefix(e.Value, "tsc_hz changed") {

@@ -40,8 +40,7 @@ func (driver) Parse(c tool.Cell, out tool.Output, record, actual func(rtt, count
 	bits := 8 * float64(c.MessageSize)
 	return tool.Measurement{
 		Version: table.Version(), Lost: lost, Start: tool.StartIntended,
-		// The tool does not report the numbers of messages, only their rates as integers, and it counts
-		// those that arrive twice.
+		// The tool reports rates as integers, and counts messages that arrive twice.
 		Bandwidth: &tool.Bandwidth{BitsPerSecond: float64(min(r.received(), r.sent())) * bits, SentBitsPerSecond: float64(r.sent()) * bits},
 		Figures:   figures(table, r),
 		Warnings:  append(table.Warnings(v1alpha1.ToolSfntStream), warnings(r, w, late)...),

@@ -60,8 +60,7 @@ type window struct {
 	// samples of answers that had arrived before.
 	seen     map[[2]int64]struct{}
 	repeated int64
-	// answered is the number of messages that are to be timed, are due in the measuring time and were answered; newest is the last
-	// message that was answered at all.
+	// answered counts timed messages of the measuring time with an answer; newest is the last.
 	answered, newest int64
 }
 

@@ -52,8 +52,7 @@ const (
 	// head and tail are the parts of a run that are not in its log, at most.
 	head = 400 * time.Millisecond
 	tail = 50 * time.Millisecond
-	// spare makes a run longer, so that its log outlasts the measuring time even with a stall at the end: a TCP retransmission takes 200
-	// ms.
+	// spare makes a run outlast a stall at the end: a TCP retransmission takes 200 ms.
 	spare = 300 * time.Millisecond
 	// spareMessages lengthen a run at a rate: one is answered unless none are.
 	spareMessages = 3
