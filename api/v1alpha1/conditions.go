@@ -25,7 +25,7 @@ const (
 	ConditionStalled = "Stalled"
 )
 
-// Reasons of ConditionAccepted. docs/troubleshooting.md explains this and every other reason.
+// Reasons of ConditionAccepted. docs/internals/reasons.md explains this and every other reason.
 const (
 	ReasonAccepted                  = "Accepted"                  // when the cluster can provide what the spec requests
 	ReasonCellUnsupported           = "CellUnsupported"           // when the tool cannot measure spec.workload

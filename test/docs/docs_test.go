@@ -254,7 +254,7 @@ func TestPagesAreListed(t *testing.T) {
 }
 
 // mostWords is the limit of all pages for users, without the generated reference of the API.
-const mostWords = 48_000
+const mostWords = 33_300
 
 // TestWords: the pages for users have at most mostWords words. What only contributors need stands in docs/internals.
 func TestWords(t *testing.T) {
@@ -389,30 +389,46 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestTroubleshooting: docs/troubleshooting.md has a row for every reason that a status, an attempt, a warning or an event
-// can have, and no rows for reasons that no longer exist. A reason with two meanings has two rows.
-func TestTroubleshooting(t *testing.T) {
-	rows := map[string]int{}
+// TestReasons: docs/internals/reasons.md has a row for every reason that a status, an attempt, a warning or an event can have, and
+// no rows for reasons that no longer exist. A reason with two meanings has two rows. docs/troubleshooting.md has each reason for
+// which the row has a remedy.
+func TestReasons(t *testing.T) {
+	terms := map[string]map[string]int{}
 	for _, p := range pagesOf(t) {
-		if p.Path == "docs/troubleshooting.md" {
-			for _, term := range p.Terms {
-				rows[term.Name]++
-			}
+		terms[p.Path] = map[string]int{}
+		for _, term := range p.Terms {
+			terms[p.Path][term.Name]++
 		}
 	}
+	const full, short = internals + "/reasons.md", "docs/troubleshooting.md"
 	names := map[string][]string{}
 	for name, value := range reasons(t) {
 		names[value] = append(names[value], name)
 	}
 	for value, constants := range names {
 		slices.Sort(constants)
-		if rows[value] != len(constants) {
-			t.Errorf("docs/troubleshooting.md has %d rows for `%s`, want %d (%s in api/v1alpha1)", rows[value], value, len(constants), strings.Join(constants, ", "))
+		if terms[full][value] != len(constants) {
+			t.Errorf("%s has %d rows for `%s`, want %d (%s in api/v1alpha1)", full, terms[full][value], value, len(constants), strings.Join(constants, ", "))
 		}
 	}
-	for name := range rows {
-		if names[name] == nil {
-			t.Errorf("docs/troubleshooting.md has a row for `%s`, which is no reason in api/v1alpha1", name)
+	content, err := os.ReadFile(filepath.Join(root, full))
+	if err != nil {
+		t.Fatal(err)
+	}
+	remedies := regexp.MustCompile("(?m)^\\| `(\\w+)` \\| .* \\| [^|]+ \\|$").FindAllStringSubmatch(string(content), -1)
+	if len(remedies) < 140 {
+		t.Errorf("%s has %d remedies", full, len(remedies))
+	}
+	for _, row := range remedies {
+		if names[row[1]] != nil && terms[short][row[1]] == 0 {
+			t.Errorf("%s has no row for `%s`, which has a remedy", short, row[1])
+		}
+	}
+	for _, path := range []string{full, short} {
+		for name := range terms[path] {
+			if names[name] == nil {
+				t.Errorf("%s has a row for `%s`, which is no reason in api/v1alpha1", path, name)
+			}
 		}
 	}
 }
