@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -13,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
@@ -25,15 +29,17 @@ const fieldOwner = client.FieldOwner("kubectl-tailgate")
 func newRun(c *cluster) *cobra.Command {
 	r := &runner{cluster: c}
 	cmd := &cobra.Command{
-		Use:   "run -f FILE",
+		Use:   "run -f FILE | run --client NODE --server NODE",
 		Short: "Create a LatencyBenchmark or LatencyMatrix, show its progress and print its results",
-		Long: "Apply the LatencyBenchmark or LatencyMatrix of a file (server-side apply), show its progress, and print its\n" +
+		Long: "Apply the LatencyBenchmark or LatencyMatrix of a file, or one that flags describe (server-side apply), show its progress, and print its\n" +
 			"results like get. The progress goes to standard error: on a terminal in one line that is rewritten, otherwise in a\n" +
 			"line for each new state and each quarter of the runs.\n\n" +
 			"The exit code is that of gate: 0 Pass, 1 Fail, 2 Inconclusive, 3 error. Without criteria, it is 0 if the benchmark was\n" +
 			"measured, and 1 if it failed.\n\n" +
 			"If you interrupt the command, or --timeout ends it, the benchmark continues; the same command watches it again.",
-		Example:     "  " + name + " run -f first.yaml",
+		Example: "  " + name + " run -f first.yaml\n" +
+			"  " + name + " run --client node-a --server node-b --network sf-x2-vf --onload --size 64,1024 --rounds 10\n" +
+			"  " + name + " run --client node-a --server node-b --dry-run=client -o yaml",
 		Args:        takes("a file by -f", 0, 0),
 		Annotations: map[string]string{exitsByVerdict: "true"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -41,14 +47,24 @@ func newRun(c *cluster) *cobra.Command {
 		},
 	}
 	fileFlag(cmd, &r.file, benchmarks, matrices)
+	r.pair.addFlags(cmd, c)
 	formFlag(cmd, &r.form)
+	cmd.Flags().StringVar(&r.dryRun, "dry-run", dryRunNone, "none, or client, which only prints the manifest, as -o yaml or json")
 	cmd.Flags().DurationVar(&r.timeout, "timeout", 0, "how long to wait for the results, such as 2h (default as long as it takes)")
 	return cmd
 }
 
+// The values of --dry-run.
+const (
+	dryRunNone   = "none"
+	dryRunClient = "client"
+)
+
 type runner struct {
 	*cluster
+	pair    pairFlags
 	file    string
+	dryRun  string
 	form    string
 	timeout time.Duration
 }
@@ -57,12 +73,19 @@ func (r *runner) run(ctx context.Context, stdin io.Reader, stdout io.Writer, s *
 	if r.timeout < 0 {
 		return fmt.Errorf("--timeout: %s is invalid; give a positive duration", r.timeout)
 	}
-	if _, err := formNamed(r.form); err != nil { // An invalid format is refused before anything is measured.
+	if err := oneOf("--dry-run", r.dryRun, []string{dryRunNone, dryRunClient}); err != nil {
 		return err
 	}
-	manifest, err := r.manifest(r.file, stdin, benchmarks, matrices)
+	// An invalid format is refused before anything is measured.
+	if _, err := formNamed(r.form); err != nil && r.dryRun == dryRunNone {
+		return err
+	}
+	manifest, err := r.manifestOf(ctx, stdin, s)
 	if err != nil {
 		return err
+	}
+	if r.dryRun == dryRunClient {
+		return r.print(manifest, stdout)
 	}
 	api, _, err := r.client()
 	if err != nil {
@@ -82,6 +105,32 @@ func (r *runner) run(ctx context.Context, stdin io.Reader, stdout io.Writer, s *
 		return err
 	}
 	return r.conclude(ctx, api, of, o, stdout)
+}
+
+// manifestOf returns the object of the file, or the one that flags describe.
+func (r *runner) manifestOf(ctx context.Context, stdin io.Reader, s *screen) (*unstructured.Unstructured, error) {
+	switch {
+	case r.file == "":
+		return r.pair.benchmark(ctx, r.cluster, s.say)
+	case r.pair.client != "":
+		return nil, errors.New("--filename: a file describes the whole benchmark; remove the flag, or --client and --server")
+	}
+	r.overrides.ClusterInfo.Server = r.pair.server
+	return r.manifest(r.file, stdin, benchmarks, matrices)
+}
+
+// print prints a manifest, as kubectl does for --dry-run=client.
+func (r *runner) print(manifest *unstructured.Unstructured, stdout io.Writer) error {
+	form := cmp.Or(r.form, "yaml")
+	if err := oneOf("--output", form, []string{"yaml", "json"}); err != nil {
+		return err
+	}
+	out, err := yaml.Marshal(manifest.Object)
+	if form == "json" {
+		out, err = json.MarshalIndent(manifest.Object, "", "  ")
+		out = append(out, '\n')
+	}
+	return emit(stdout, out, err)
 }
 
 // apply creates or changes an object by server-side apply; the manifest becomes the object.
@@ -126,7 +175,7 @@ func (r *runner) watch(ctx context.Context, api client.Client, of subject, o cli
 		return o, err
 	}
 	again := fmt.Sprintf("`%s run -f %s -n %s` watches it again", name, r.file, b.Namespace)
-	if r.file == stdinName {
+	if r.file == stdinName || r.file == "" {
 		again = fmt.Sprintf("`%s gate %s/%s -n %s --wait` waits for it, `%[1]s get %[2]s/%[3]s -n %[4]s` prints its results", name, k.short, b.Name, b.Namespace)
 	}
 	return nil, fmt.Errorf("%s; %s continues: %s, `kubectl delete %s %s -n %s` ends it", endOf(ctx), of, again, k.resource(), b.Name, b.Namespace)
