@@ -243,7 +243,8 @@ func planned(ctx context.Context, b *v1alpha1.LatencyBenchmark) string {
 	return out.String()
 }
 
-// firstExample returns the first example of the README on the VFs of these nodes, in a small size, and without its variant with Onload.
+// firstExample returns the first example of the README on the VFs of these nodes, in a small size, with sfnt-pingpong and without its
+// variant with Onload.
 func firstExample() *v1alpha1.LatencyBenchmark {
 	GinkgoHelper()
 	pages, err := docs.Pages(root)
@@ -253,7 +254,7 @@ func firstExample() *v1alpha1.LatencyBenchmark {
 	example := &v1alpha1.LatencyBenchmark{}
 	Expect(yaml.UnmarshalStrict([]byte(file.Text), example)).To(Succeed())
 	return benchmark(example.Name, overVFs, pingPong, func(s *v1alpha1.LatencyBenchmarkSpec) {
-		s.Tool, s.Workload.Protocols, s.Workload.MessageSizes = example.Spec.Tool, example.Spec.Workload.Protocols, example.Spec.Workload.MessageSizes
+		s.Tool, s.Workload.Protocols, s.Workload.MessageSizes = v1alpha1.ToolSfntPingpong, example.Spec.Workload.Protocols, example.Spec.Workload.MessageSizes
 		s.Variants = slices.DeleteFunc(example.Spec.Variants, func(v v1alpha1.Variant) bool { return v.Acceleration != nil })
 	})
 }

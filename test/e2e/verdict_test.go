@@ -56,12 +56,12 @@ var _ = Describe("A verdict", Label("measurement"), func() {
 		Expect(rule.RoundsBeyond).To(BeNumerically("<=", rule.CandidateRounds/2), "the others are within the limit")
 	})
 
-	It("of the example of README.md fails with the limit that its comment proposes", Serial, needs("the networks of make demo"), func(ctx context.Context) {
+	It("of the example of the local cluster's page fails with the limit that its comment proposes", Serial, needs("the networks of make demo"), func(ctx context.Context) {
 		pages, err := docs.Pages(root)
 		Expect(err).NotTo(HaveOccurred())
-		readme := pages[slices.IndexFunc(pages, func(p docs.Page) bool { return p.Path == "README.md" })]
-		example := readme.Steps[slices.IndexFunc(readme.Steps, func(s docs.Step) bool { return s.File == "pod-and-vf.yaml" })].Text
-		Expect(example).To(ContainSubstring("try 1us, which fails"))
+		page := pages[slices.IndexFunc(pages, func(p docs.Page) bool { return p.Path == "docs/local-cluster.md" })]
+		example := page.Steps[slices.IndexFunc(page.Steps, func(s docs.Step) bool { return s.File == "pod-and-vf.yaml" })].Text
+		Expect(example).To(ContainSubstring("1us fails"))
 		b := &unstructured.Unstructured{}
 		Expect(yaml.Unmarshal([]byte(strings.Replace(example, "max: 5ms", "max: 1us", 1)), b)).To(Succeed())
 		b.SetNamespace(namespace)
