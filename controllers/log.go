@@ -19,7 +19,6 @@ func With(ctx context.Context, keysAndValues ...any) context.Context {
 	return log.IntoContext(ctx, log.FromContext(ctx).WithValues(keysAndValues...))
 }
 
-// Logged returns a client that logs each object that it creates or deletes.
 func Logged(c client.Client) client.Client { return logged{c} }
 
 type logged struct{ client.Client }

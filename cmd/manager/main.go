@@ -245,8 +245,7 @@ func setUpControllers(ctx context.Context, mgr ctrl.Manager, o options) error {
 	return nil
 }
 
-// setUpServers serves probes, and metrics and verdicts. The latter have their own client, so that many requests do not delay the
-// controllers, and its rate is limited, whatever callers request.
+// setUpServers serves probes, metrics and verdicts, for which a client of their own is limited.
 func setUpServers(mgr ctrl.Manager, o options, certificate *certwatcher.CertWatcher) error {
 	if o.healthAddress != off {
 		probes := http.NewServeMux()

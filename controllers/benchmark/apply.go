@@ -28,8 +28,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/pods"
 )
 
-// apply carries out a step and records its results in the benchmark's status, which is not written yet. It returns the step, with another
-// reason and message if it could not be carried out.
+// apply carries out a step, records it in the unwritten status, and returns what became of it.
 func (r *Reconciler) apply(ctx context.Context, w *world, s step) (step, error) {
 	b, at := w.benchmark, s
 	w.recordSeen()

@@ -245,7 +245,6 @@ func decideTurn(w *world, next upcoming) step {
 	return s
 }
 
-// rest returns the step if the next attempt has to wait for some time after the one before.
 func (n upcoming) rest(w *world) (step, bool) {
 	pause := func(a *v1alpha1.Attempt, times int32) time.Duration {
 		if a == nil {

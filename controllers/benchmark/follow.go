@@ -21,7 +21,6 @@ import (
 // linger is how long an agent waits to be stopped. On an idle cluster the controller needs 0.2 s.
 const linger = 2 * time.Second
 
-// follow follows the logs of both pods in the background, and wakes the controller when both have a result.
 func (r *Reconciler) follow(ctx context.Context, w *world) {
 	limit := plan.Deadline(w.driver, w.activeRun().Cells)
 	// The reconcile changes the original object.

@@ -51,8 +51,7 @@ func (s *podSet) has(uid types.UID) bool {
 	return found
 }
 
-// gone forgets a deleted pod, and reports whether a manager created it: only then may a node have
-// become free. Others can use its labels.
+// gone forgets a deleted pod, and reports whether a manager created it, so that it held a node.
 func (m *memory) gone(uid types.UID) bool {
 	made := m.made.has(uid)
 	m.forget(uid)

@@ -20,8 +20,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
-// enforce brings marks, benchmarks and hold pod in line with the status, each independently of the others, so that one that is refused
-// stops nothing else. It returns when to look again.
+// enforce brings marks, benchmarks and hold pod in line with the status, each by itself.
 func (r *Verifications) enforce(ctx context.Context, w *world, v *v1alpha1.LatencyVerification, p turns.Publication) (time.Duration, error) {
 	publishes, err := r.publishes(ctx, w, p)
 	if err != nil {
@@ -137,7 +136,6 @@ func patchFinalizer(ctx context.Context, c client.Client, o client.Object, chang
 	return nil
 }
 
-// release gives a Node the marks that it has when one of its verifications is gone.
 func (r *Verifications) release(ctx context.Context, v *v1alpha1.LatencyVerification, node *corev1.Node, gates []v1alpha1.LatencyGate) (time.Duration, error) {
 	p, err := r.afterwards(ctx, v, node, gates)
 	if err != nil {

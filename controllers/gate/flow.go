@@ -205,7 +205,6 @@ func decideState(w *world) step {
 	return s
 }
 
-// requested returns the step that begins the measurement that a user requested.
 func requested(by *v1alpha1.UserRequest) step {
 	return step{event: eventDue, reason: v1alpha1.ReasonVerifyRequested, message: fmt.Sprintf("%s requested it: %s", by.RequestedBy, v1alpha1.FieldVerify)}
 }
@@ -466,7 +465,6 @@ func accepted(w *world, message string) step {
 	return s
 }
 
-// boundsLatency reports whether a rule has an absolute limit for a latency.
 func boundsLatency(c *v1alpha1.Criteria) bool {
 	return slices.ContainsFunc(c.Rules, func(r v1alpha1.Rule) bool {
 		return r.Max.Text != "" && r.Metric.Kind().Unit == v1alpha1.UnitNanoseconds

@@ -26,8 +26,7 @@ type Memory struct {
 	refusals sync.Map
 	// suppliers are the Modules and DaemonSets of the cluster, for a few seconds. They are read again.
 	suppliers suppliers
-	// shortages are the places without room, for shortageFor, because the gate does not see the pods
-	// of others. After a restart it looks again.
+	// shortages are the places without room, for shortageFor: the gate does not see others' pods.
 	shortages sync.Map
 	// unbudgeted are the UIDs of gates that neither have nor ask for a PodDisruptionBudget.
 	unbudgeted sync.Map

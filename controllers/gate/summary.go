@@ -235,8 +235,7 @@ func lastTurn(all []*v1alpha1.LatencyVerification) string {
 
 func unmarked(v *v1alpha1.LatencyVerification) bool { return len(v.Status.MarkSetbacks) > 0 }
 
-// setbacks returns the setbacks of the nodes, those of marks first, in the order of the names of the nodes. The last turn of a verified
-// node matters only to a schedule, which has yet to measure the node.
+// setbacks returns the nodes' setbacks, marks first, by name; of verified nodes, if scheduled.
 func setbacks(verifications []*v1alpha1.LatencyVerification, scheduled bool) []*v1alpha1.Setback {
 	var marks, others []*v1alpha1.Setback
 	for _, v := range slices.SortedFunc(slices.Values(verifications), func(a, b *v1alpha1.LatencyVerification) int { return cmp.Compare(a.Spec.NodeName, b.Spec.NodeName) }) {

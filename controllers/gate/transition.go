@@ -357,8 +357,7 @@ func (c *change) requests() *v1alpha1.ProcessedRequests {
 	return c.status.Requests
 }
 
-// conclude makes the conditions agree with the state, with whether the node is ready, and with the
-// generation, which each request makes another.
+// conclude makes conditions agree with the state, the node's readiness and the generation.
 func (w *world) conclude(status *v1alpha1.LatencyVerificationStatus) {
 	w.confirm(status)
 	status.ObservedGeneration = w.verification.Generation

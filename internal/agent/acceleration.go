@@ -9,6 +9,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/onload"
 	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 const (
@@ -40,14 +41,9 @@ func environment(container []string, task plan.Task) []string {
 			delete(all, preloadVariable)
 		}
 	}
-	var entries []string
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		entries = append(entries, name+"="+all[name])
-	}
-	return entries
+	return text.Of(slices.Sorted(maps.Keys(all)), func(name string) string { return name + "=" + all[name] })
 }
 
-// withoutOnload removes Onload's library from a list of libraries to preload.
 func withoutOnload(list string) string {
 	return strings.Join(slices.DeleteFunc(preloads(list), onload.IsLibrary), ":")
 }

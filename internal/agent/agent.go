@@ -186,13 +186,6 @@ func (e *endpoint) scratch(name string) (string, error) {
 	return dir, nil
 }
 
-func (e *endpoint) toolCPUs(n int) ([]int, error) {
-	if n > len(e.cpus) {
-		return nil, tool.Fail(v1alpha1.OutcomeToolFailed, "%s needs %d CPUs at the client's end, and has %s; raise spec.placement.cpus", e.Task.Tool, n, e.cpusAllowed)
-	}
-	return e.cpus[:n], nil
-}
-
 // start starts a tool, and the watch that counts events while it runs.
 func (e *endpoint) start(c tool.Command, cpus []int, dir string, l *link) (*process, error) {
 	e.command = c

@@ -176,11 +176,11 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 		return result.Cell{}, err
 	}
 	defer os.RemoveAll(dir)
-	cpus, err := e.toolCPUs(e.driver.CPUs(cell))
-	if err != nil {
-		return result.Cell{}, err
+	cpus := e.driver.CPUs(cell)
+	if cpus > len(e.cpus) {
+		return result.Cell{}, tool.Fail(v1alpha1.OutcomeToolFailed, "%s needs %d CPUs at the client's end, and has %s; raise spec.placement.cpus", e.Task.Tool, cpus, e.cpusAllowed)
 	}
-	target := tool.Target{Address: e.Task.ServerAddress, Port: plan.ToolPort, LocalAddress: local, CPUs: cpus, Scratch: dir, Key: e.toolKey()}
+	target := tool.Target{Address: e.Task.ServerAddress, Port: plan.ToolPort, LocalAddress: local, CPUs: e.cpus[:cpus], Scratch: dir, Key: e.toolKey()}
 	command := e.driver.Client(cell, target)
 	if _, err := present(command.Path); err != nil {
 		return result.Cell{}, err

@@ -198,7 +198,6 @@ func allocatedDevices(environ []string) map[string]string {
 	return devices
 }
 
-// pciAddresses returns the PCI addresses of the allocated devices, each once.
 func pciAddresses(allocated map[string]string) []string {
 	var addresses []string
 	for _, list := range allocated {

@@ -82,7 +82,6 @@ func (f facts) bounded(limit int) facts {
 	return kept
 }
 
-// facts gathers the facts about a CPU of an endpoint, an interface, and the tool's environment.
 func (h host) facts(cpu int, own []int, iface net.Interface, environ []string) facts {
 	f, in := facts{}, place(cpu, iface.Name)
 	for key, path := range result.Files {

@@ -150,10 +150,7 @@ func interfaceNames() string {
 	if err != nil || len(interfaces) == 0 {
 		return "none"
 	}
-	var names []string
-	for _, i := range interfaces {
-		names = append(names, i.Name)
-	}
+	names := text.Of(interfaces, func(i net.Interface) string { return i.Name })
 	return text.List(names, maxInterfaceNames, ", ")
 }
 
@@ -206,7 +203,6 @@ func leavingBy(from, to net.IP) (net.Interface, error) {
 	return *iface, nil
 }
 
-// leavesBy returns an error unless messages to the other end leave by an interface.
 func leavesBy(iface net.Interface, from, to net.IP) error {
 	by, err := leavingBy(from, to)
 	if err != nil {

@@ -94,7 +94,6 @@ func (h host) look(pid int, p v1alpha1.Protocol) *result.Look {
 
 var errNoMemory = errors.New("the process has no memory any more")
 
-// mappedOnload returns the path of Onload's library from the lines of /proc/PID/maps.
 func mappedOnload(maps io.Reader) (string, error) {
 	lines, err := bufio.NewScanner(maps), errNoMemory
 	for lines.Scan() {
@@ -346,7 +345,6 @@ type socketCounter struct {
 	names   []string
 }
 
-// addSockets adds the packets of a stack's sockets of a protocol, from onload_stackdump.
 func addSockets(grown map[string]int64, dump []byte, protocol v1alpha1.Protocol) {
 	wanted, kind := "UDP", ""
 	if protocol == v1alpha1.ProtocolTCP {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 const maxLower = 4
@@ -26,11 +27,7 @@ func (h host) lower(iface string) string {
 
 // lowers returns the interfaces on which one is built directly.
 func (h host) lowers(iface string) []string {
-	var names []string
-	for _, path := range h.glob("sys/class/net/" + iface + "/lower_*") {
-		names = append(names, strings.TrimPrefix(filepath.Base(path), "lower_"))
-	}
-	return names
+	return text.Of(h.glob("sys/class/net/"+iface+"/lower_*"), func(path string) string { return strings.TrimPrefix(filepath.Base(path), "lower_") })
 }
 
 // ports returns the interfaces on which a bond, a team, a bridge or a VRF is built, or a VLAN above one of these; nil if messages take

@@ -89,7 +89,6 @@ func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 	return document, nil
 }
 
-// ownAddress returns the measured interface and the address on it to listen on.
 func (e *endpoint) ownAddress(ctx context.Context) (net.Interface, net.IP, error) {
 	if e.Task.Interface != "" {
 		return e.addressOn(ctx, "address", preferred)
@@ -153,9 +152,6 @@ type connections struct {
 func (c *connections) change(address string, by int) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.of == nil {
-		c.of = map[string]int{}
-	}
 	c.of[address] += by
 	left := c.of[address]
 	if left == 0 {
@@ -167,7 +163,7 @@ func (c *connections) change(address string, by int) int {
 // greetAll reads first requests, maxGreeted at a time: silent clients block no other client, and one address not the others.
 func (e *endpoint) greetAll(ctx context.Context, listener net.Listener, greeted chan<- greeting) error {
 	places := make(chan struct{}, maxGreeted)
-	var of connections
+	of := connections{of: map[string]int{}}
 	identity, err := e.identity()
 	if err != nil {
 		return err
@@ -221,7 +217,6 @@ func (e *endpoint) listen(ctx context.Context, address net.IP) (net.Listener, er
 	}
 }
 
-// answerAll answers the client's requests to their end, and collects the captures' results.
 func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) error {
 	var running *process
 	var capturing *capturing

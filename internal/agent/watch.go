@@ -316,8 +316,7 @@ func scheduler(cpus []int, all map[string]int64) func([]byte) {
 	}
 }
 
-// protocolCounters are the counters of /proc/net/snmp and /proc/net/netstat that indicate trouble, and how much the kernel's stack
-// carried. The TCP counters cover IPv4 and IPv6.
+// protocolCounters are those of /proc/net/snmp and netstat that show trouble, and traffic.
 var protocolCounters = map[string][]string{
 	"Icmp:":   {"InMsgs"},
 	"Ip:":     {"FragCreates", "InDelivers", "ReasmOKs"},

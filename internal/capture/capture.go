@@ -1,5 +1,4 @@
-// Package capture measures how long a server takes to answer, from packets captured on the server's own interface: for each request the
-// time from its packet IN to the reply's packet OUT.
+// Package capture measures a server's times to answer from packets on its interface, IN to OUT.
 //
 //	wire -> NIC, driver, GRO -> [IN] -> IP, socket, wake-up, the tool, send, IP, qdisc -> [OUT] -> driver, NIC -> wire
 //

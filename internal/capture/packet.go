@@ -202,8 +202,7 @@ func parseUDP(p packet, b []byte, length int) (packet, error) {
 	return p, nil
 }
 
-// fragments reassembles datagrams. It remembers only as many as may be in flight at a time on one path; a datagram that stays incomplete
-// was lost, and makes room for the next.
+// fragments reassembles datagrams, as many as may be in flight; an incomplete one makes room.
 type fragments struct {
 	partial [16]datagram
 	next    int

@@ -185,10 +185,7 @@ func (o *operator) accept(ctx context.Context, v *v1alpha1.LatencyVerification, 
 	if byHand(v, benchmark) {
 		return say(o.stdout, "%s is already accepted manually: node %s is %s\n", benchmark, v.Spec.NodeName, v.Status.State)
 	}
-	var known []string
-	for _, r := range v.Status.History {
-		known = append(known, r.Benchmark)
-	}
+	known := text.Of(v.Status.History, func(r v1alpha1.VerificationResult) string { return r.Benchmark })
 	i := slices.Index(known, benchmark)
 	if i < 0 {
 		return fmt.Errorf("LatencyVerification %s has no result %s; it has %s", v.Name, benchmark, orNone(known))
@@ -213,12 +210,8 @@ func (o *operator) accept(ctx context.Context, v *v1alpha1.LatencyVerification, 
 	return say(o.stdout, "%s accepted: node %s is %s\n", benchmark, after.Spec.NodeName, after.Status.State)
 }
 
-// described returns a result and the node's identity for the person who accepts it.
 func described(v *v1alpha1.LatencyVerification, r v1alpha1.VerificationResult) string {
-	var identity []string
-	for _, key := range slices.Sorted(maps.Keys(v.Status.Identity)) {
-		identity = append(identity, text.Printable(key+"="+v.Status.Identity[key], maxShown))
-	}
+	identity := text.Of(slices.Sorted(maps.Keys(v.Status.Identity)), func(key string) string { return text.Printable(key+"="+v.Status.Identity[key], maxShown) })
 	return fmt.Sprintf("%s: %s (%s) with peer %s, %s, UID %s\nnode %s: %s\n", r.Benchmark, r.Outcome, text.Printable(r.Reason, maxShown), r.Peer,
 		r.CompletionTime.UTC().Format(time.RFC3339), r.UID, v.Spec.NodeName, orNone(identity))
 }

@@ -200,7 +200,6 @@ type cluster struct {
 	overrides clientcmd.ConfigOverrides
 }
 
-// addFlags adds the flags of kubectl that select the cluster, its user and the namespace.
 func (c *cluster) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.rules.ExplicitPath, clientcmd.RecommendedConfigPathFlag, "", "Path to the kubeconfig file to use for CLI requests.")
 	names := clientcmd.RecommendedConfigOverrideFlags("")
@@ -311,7 +310,6 @@ func (c *cluster) log(ctx context.Context, pod types.NamespacedName, container s
 	}{atMost(log, result.MaxLog), log}, nil
 }
 
-// namespace returns the namespace of the kubeconfig or the flags, and whether a flag sets it.
 func (c *cluster) namespace() (namespace string, flagged bool, err error) {
 	if namespace, flagged, err = c.kubeconfig().Namespace(); err != nil {
 		return "", false, fmt.Errorf("reading the kubeconfig: %w", err)

@@ -15,6 +15,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/judge"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/summary"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 func newCompare(c *cluster) *cobra.Command {
@@ -49,7 +50,6 @@ func newCompare(c *cluster) *cobra.Command {
 	return cmd
 }
 
-// comparison returns comparisons with the first benchmark, or variant, in a format.
 func comparison(ctx context.Context, c *cluster, names []string, form string, all bool) ([]byte, error) {
 	if err := oneOf("--output", form, compareForms()); err != nil {
 		return nil, err
@@ -90,11 +90,7 @@ func comparison(ctx context.Context, c *cluster, names []string, form string, al
 }
 
 func compareForms() []string {
-	var names []string
-	for _, f := range compare.Forms() {
-		names = append(names, f.Name)
-	}
-	return names
+	return text.Of(compare.Forms(), func(f compare.Form) string { return f.Name })
 }
 
 // sideOf reads results of NAME or NAME/VARIANT, and notes if the benchmark is not complete.

@@ -128,8 +128,7 @@ func (d *doctorCall) look(ctx context.Context, n *doctor.Node, l doctor.Look, sp
 	return l
 }
 
-// launch creates a pod with a network, namespace/name or empty, on a node, and waits until it has succeeded or, if it answers, runs.
-// The pod is nil if it was not created.
+// launch creates a node's pod and waits until it has succeeded or, if it answers, runs; or nil.
 func (d *doctorCall) launch(ctx context.Context, n *doctor.Node, network string, spec pods.Inspection) (*corev1.Pod, *pods.Trouble) {
 	spec.Namespace, spec.Name, spec.Call = d.podNamespace, fmt.Sprintf("tailgate-doctor-%s-%d", d.call, d.made.Add(1)), d.call
 	spec.Node, spec.Named, spec.Benchmark = n.Node.Name, n.Named, d.like

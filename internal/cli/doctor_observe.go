@@ -36,6 +36,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 	"github.com/tailgate-dev/tailgate/internal/protection"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // mostNetworks are tried if the user names none: each needs a pod on each node.
@@ -72,10 +73,7 @@ func (d *doctorCall) observeKinds(ctx context.Context, g *glimpse, o *doctor.Obs
 		return err
 	}
 	cluster := &observe.Cluster{Live: g, Clock: clock.RealClock{}}
-	var names []string
-	for _, n := range nodes {
-		names = append(names, n.Name)
-	}
+	names := text.Of(nodes, func(n corev1.Node) string { return n.Name })
 	driven, err := cluster.Drivers(ctx, nodes, names, d.resources(o))
 	if err != nil {
 		return err
@@ -177,8 +175,7 @@ func (d *doctorCall) manager(ctx context.Context, api client.Reader, o *doctor.O
 	return nil
 }
 
-// managerOf returns Tailgate's manager and its arguments: the first Deployment with its labels and
-// a bench image; without one the first Deployment, or nil.
+// managerOf returns Tailgate's manager, with a bench image if there is one, and its arguments.
 func managerOf(ctx context.Context, api client.Reader) (*doctor.Manager, []string, error) {
 	list := &appsv1.DeploymentList{}
 	labels := client.MatchingLabels{"app.kubernetes.io/name": "tailgate", "app.kubernetes.io/component": "manager"}
@@ -199,7 +196,6 @@ func managerOf(ctx context.Context, api client.Reader) (*doctor.Manager, []strin
 	return first, nil, nil
 }
 
-// flagValue returns the value of a flag among arguments; empty if the flag is absent.
 func flagValue(args []string, flag string) string {
 	for i, arg := range args {
 		name, value, joined := strings.Cut(strings.TrimLeft(arg, "-"), "=")
@@ -227,7 +223,6 @@ var ownDefinitions = sync.OnceValues(func() ([]*apiextensionsv1.CustomResourceDe
 	return all, nil
 })
 
-// definitions compares the cluster's CustomResourceDefinitions with those of this command.
 func definitions(ctx context.Context, api client.Reader) ([]doctor.Definition, error) {
 	known, err := ownDefinitions()
 	if err != nil {
@@ -265,7 +260,6 @@ func policies(ctx context.Context, api client.Reader, o *doctor.Observed) error 
 	return nil
 }
 
-// sameSchema reports whether two definitions have one schema for the version used here.
 func sameSchema(a, b *apiextensionsv1.CustomResourceDefinition) bool {
 	schema := func(d *apiextensionsv1.CustomResourceDefinition) []byte {
 		for _, v := range d.Spec.Versions {
@@ -384,10 +378,7 @@ func (d *doctorCall) ofVariants(o *doctor.Observed) {
 
 // podsOf reads the pods of the nodes, except inspect pods and finished pods.
 func podsOf(ctx context.Context, api client.Reader, nodes []doctor.Node) error {
-	var names []string
-	for _, n := range nodes {
-		names = append(names, n.Node.Name)
-	}
+	names := text.Of(nodes, func(n doctor.Node) string { return n.Node.Name })
 	byNode := map[string][]corev1.Pod{}
 	err := observe.PodsOn(ctx, api, names, func(p *corev1.Pod) {
 		if _, ours := p.Labels[pods.LabelDoctor]; !ours {
@@ -400,7 +391,6 @@ func podsOf(ctx context.Context, api client.Reader, nodes []doctor.Node) error {
 	return err
 }
 
-// notLooked returns the reason why no inspect pod is created on a node; empty if pods are created.
 func (d *doctorCall) notLooked(n *doctor.Node) string {
 	for _, p := range n.Pods {
 		// An inspection takes a CPU and a device, and would affect the results.

@@ -274,8 +274,7 @@ const (
 	lookAgain = time.Minute
 )
 
-// follow returns nil when look returns true, or why it cannot: look's error, a deletion, a missing
-// right, the context's end. It tolerates restarts of the API server.
+// follow returns nil when look returns true, or why it cannot; it tolerates API servers' restarts.
 func (f *follower) follow(ctx context.Context) error {
 	return wait.PollUntilContextCancel(ctx, getAgain, true, f.once)
 }

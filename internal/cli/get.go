@@ -21,10 +21,7 @@ import (
 )
 
 func newGet(c *cluster) *cobra.Command {
-	var explained []string
-	for _, f := range report.Forms() {
-		explained = append(explained, fmt.Sprintf("  %-9s %s", f.Name, f.Shows))
-	}
+	explained := text.Of(report.Forms(), func(f report.Form) string { return fmt.Sprintf("  %-9s %s", f.Name, f.Shows) })
 	var form string
 	cmd := &cobra.Command{
 		Use:   "get NAME|lmatrix/NAME|lgate/NAME|PATH",
@@ -57,10 +54,7 @@ func newGet(c *cluster) *cobra.Command {
 }
 
 func formFlag(cmd *cobra.Command, form *string) {
-	var known []string
-	for _, f := range report.Forms() {
-		known = append(known, f.Name)
-	}
+	known := text.Of(report.Forms(), func(f report.Form) string { return f.Name })
 	cmd.Flags().StringVarP(form, "output", "o", "", fmt.Sprintf("format: %s (default %s, for a LatencyMatrix %s)",
 		strings.Join(known, ", "), known[0], report.FormPairs))
 }

@@ -56,8 +56,7 @@ var verifications = &kind{
 // kinds returns the kinds that have a verdict.
 func kinds() []*kind { return []*kind{benchmarks, matrices, gates} }
 
-// resource is the name of the kind that no kind of another group has. Every printed command of kubectl has it: of two groups with
-// one short name, kubectl takes the first.
+// resource is the kind's full name: of two groups with one short name, kubectl takes the first.
 func (k *kind) resource() string { return k.plural + "." + v1alpha1.GroupVersion.Group }
 
 // is reports whether a user's word names the kind.

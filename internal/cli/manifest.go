@@ -24,6 +24,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 const stdinName = "-"
@@ -33,10 +34,7 @@ func fileFlag(cmd *cobra.Command, file *string, kinds ...*kind) {
 }
 
 func kindNames(kinds []*kind) string {
-	var names []string
-	for _, k := range kinds {
-		names = append(names, k.name)
-	}
+	names := text.Of(kinds, func(k *kind) string { return k.name })
 	last := len(names) - 1
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
@@ -70,8 +68,7 @@ func readManifest(file string, stdin io.Reader, kinds ...*kind) (*unstructured.U
 	return u, nil
 }
 
-// withoutServerFields removes the fields that an API server sets. An exported object has them, and none of them can be applied to
-// another object, or to a later version of the same object.
+// withoutServerFields removes what an API server sets, which no other object can have.
 func withoutServerFields(u *unstructured.Unstructured) {
 	unstructured.RemoveNestedField(u.Object, "status")
 	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink"} {

@@ -231,8 +231,7 @@ func planGate(ctx context.Context, g *glimpse, of *v1alpha1.LatencyGate, notes [
 	return p, nil
 }
 
-// look completes and validates the manifest as the API server would, without creating the object, and returns a view of the
-// cluster, or of the nodes file that replaces it.
+// look validates the manifest by a dry run, and returns a view of the cluster or the nodes file.
 func (p *planner) look(ctx context.Context, manifest *unstructured.Unstructured, stdin io.Reader) (*glimpse, []string, error) {
 	scheme, err := newScheme()
 	if err != nil {
@@ -397,10 +396,7 @@ func (p Planned) table(w io.Writer) error {
 	if pairs > 1 {
 		fmt.Fprintln(t, "\nSLOT\tPAIRS (client to server)")
 		for i, slot := range p.Slots {
-			var texts []string
-			for _, pair := range slot {
-				texts = append(texts, pair.ClientNode+" to "+pair.ServerNode)
-			}
+			texts := text.Of(slot, func(pair v1alpha1.Pair) string { return pair.ClientNode + " to " + pair.ServerNode })
 			fmt.Fprintf(t, "%d\t%s\n", i+1, strings.Join(texts, ", "))
 		}
 	}

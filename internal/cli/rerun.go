@@ -123,8 +123,7 @@ func replace(ctx context.Context, api client.Client, of subject, old *unstructur
 	if owner := metav1.GetControllerOf(old); owner != nil {
 		return "", fmt.Errorf("--replace: %s belongs to %s %s, which decides when it is measured; rerun that one, or give --name", of, owner.Kind, owner.Name)
 	}
-	// A dry run shows whether the API server accepts the spec before the old object is deleted. The API server validates the
-	// spec before the name, which still exists.
+	// A dry run validates the spec before the old object, whose name still exists, is deleted.
 	made := copied(of.kind, old, old.GetName())
 	if err := api.Create(ctx, made.DeepCopy(), fieldOwner, client.DryRunAll); err != nil && !apierrors.IsAlreadyExists(err) {
 		return "", inWords("dry run of", of, err)

@@ -23,8 +23,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// load reads the results of a benchmark or matrix: NAME or lmatrix/NAME in the cluster, or the export that a path names (see
-// isPath). It returns an error if there are no results.
+// load reads results of NAME or lmatrix/NAME in the cluster, or of a path (isPath).
 func (c *cluster) load(ctx context.Context, arg string) (export.Benchmark, error) {
 	if isPath(arg) {
 		dir, err := exportDir(arg)
@@ -143,8 +142,7 @@ func onePair(doing string, m export.Benchmark) error {
 	return fmt.Errorf("%s: LatencyMatrix %s/%s measures many pairs of nodes; name the benchmark of one pair: %s", doing, m.Object.Namespace, m.Object.Name, list)
 }
 
-// measured reads the results of a benchmark from the cluster, or, for a matrix, the benchmark of each pair without its stored
-// results. It returns an error if there are no results or pairs.
+// measured reads a benchmark's results, or a matrix's benchmarks of pairs; an error without any.
 func measured(ctx context.Context, api client.Client, o client.Object) (export.Benchmark, error) {
 	all := export.Benchmark{Object: overviewOf(o)}
 	m, ok := o.(*v1alpha1.LatencyMatrix)
@@ -164,8 +162,7 @@ func measured(ctx context.Context, api client.Client, o client.Object) (export.B
 	return all, nil
 }
 
-// storedResults reads all results in a status, oldest first, and verifies that the agents sent each
-// and the status names it. Without results, it returns an error.
+// storedResults reads and verifies all results in a status, oldest first; an error without any.
 func storedResults(ctx context.Context, api client.Client, b *v1alpha1.LatencyBenchmark) ([]result.Stored, error) {
 	if len(b.Status.Stored) == 0 {
 		return nil, noResults(b)

@@ -181,7 +181,6 @@ func (r *runner) watch(ctx context.Context, api client.Client, of subject, o cli
 	return nil, fmt.Errorf("%s; %s continues: %s, `kubectl delete %s %s -n %s` ends it", endOf(ctx), of, again, k.resource(), b.Name, b.Namespace)
 }
 
-// conclude prints a finished benchmark's results, and returns the exit code.
 func (r *runner) conclude(ctx context.Context, api client.Client, of subject, o client.Object, stdout io.Writer) error {
 	e, b := ended{}, overviewOf(o)
 	if succeeded := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded); succeeded.Status == metav1.ConditionFalse {

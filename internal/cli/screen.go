@@ -21,8 +21,7 @@ type screen struct {
 	last string
 }
 
-// newScreen returns a screen that writes to out, and rewrites its line if out is a terminal. It uses no colours if the
-// environment has NO_COLOR (https://no-color.org).
+// newScreen returns a screen. It has no colours with NO_COLOR (https://no-color.org).
 func newScreen(out io.Writer) *screen {
 	if printable, ok := out.(interface{ Unwrap() io.Writer }); ok {
 		out = printable.Unwrap() // The screen itself controls the terminal.

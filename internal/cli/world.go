@@ -26,8 +26,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
 )
 
-// glimpse reads as much of a cluster as the user may read, or, without a cluster, only the given nodes. It records the objects
-// and kinds that it could not read, and treats them as absent.
+// glimpse reads what the user may read, or given nodes. What it cannot read counts as absent.
 type glimpse struct {
 	// Client is a client of the API server; nil without a cluster.
 	client.Client
@@ -93,8 +92,7 @@ func (g *glimpse) note(kind schema.GroupVersionKind, name string) {
 // sees reports whether an object could be read, or was found not to exist.
 func (g *glimpse) sees(kind, name string) bool { return !slices.Contains(g.unseen, kind+" "+name) }
 
-// observe reads the same state as the operator before it accepts a benchmark, or a matrix given its overview, with or without the pods
-// on the nodes. Objects that could not be read are no obstacle.
+// observe reads what the operator reads before it accepts; what cannot be read is no obstacle.
 func (g *glimpse) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark, room bool) (preflight.Observed, error) {
 	cluster := &observe.Cluster{
 		Cache: g, Live: g, Clock: clock.RealClock{}, Tools: all.Registry(),

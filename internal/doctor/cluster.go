@@ -333,11 +333,7 @@ func list(names []string) string {
 }
 
 func byValue(names map[string][]string) string {
-	var parts []string
-	for _, value := range slices.Sorted(maps.Keys(names)) {
-		parts = append(parts, fmt.Sprintf("%s on %s", value, list(names[value])))
-	}
-	return strings.Join(parts, "; ")
+	return strings.Join(text.Of(slices.Sorted(maps.Keys(names)), func(value string) string { return fmt.Sprintf("%s on %s", value, list(names[value])) }), "; ")
 }
 
 func grouped(o Observed, value func(*result.Inspection) string) map[string][]string {
@@ -378,10 +374,7 @@ func machines(o Observed) [][]string {
 
 // oneMachine reports nodes that are one machine, as in the local cluster and in kind.
 func oneMachine(o Observed) []Line {
-	var same []string
-	for _, names := range machines(o) {
-		same = append(same, list(names))
-	}
+	same := text.Of(machines(o), list)
 	if len(same) == 0 {
 		return nil
 	}

@@ -142,7 +142,6 @@ func number(n int32) string {
 	return strconv.Itoa(int(n))
 }
 
-// ofNetworks returns a check of a node that makes a check of each pod with a network.
 func ofNetworks(check func(Observed, Look) []Line) func(Observed, Node) []Line {
 	return func(o Observed, n Node) []Line {
 		var lines []Line

@@ -152,7 +152,6 @@ func freeCPUs(o Observed, n Node) []Line {
 	return good("", "%s", found)
 }
 
-// FreeCPUs returns the number of whole CPUs that no pod of the node requests.
 func (n Node) FreeCPUs() int64 {
 	return max(n.Node.Status.Allocatable.Cpu().MilliValue()-n.Requested()[corev1.ResourceCPU], 0) / 1000
 }
@@ -263,8 +262,7 @@ func unclear(t *pods.Trouble) bool {
 // perCore matches the kubelet's words for a request that is no multiple of the CPUs of a core.
 var perCore = regexp.MustCompile(`not multiple cpus per core = (\d{1,3})\b`)
 
-// WholeCore returns how many CPUs a core has, if the kubelet rejected the pod because it gives only whole cores (option
-// full-pcpus-only of its CPU manager); 0 for all other troubles.
+// WholeCore returns how many CPUs a core has if a kubelet with full-pcpus-only rejected the pod.
 func WholeCore(t *pods.Trouble) int {
 	if t == nil || t.Outcome != v1alpha1.OutcomeSMTAlignment {
 		return 0

@@ -62,8 +62,7 @@ func (s *Store) Judge(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
 	return nil
 }
 
-// Summarize computes the results of a status again from all stored results, and drops those from the status that a user has deleted or
-// replaced: their runs are measured again.
+// Summarize computes the results of a status again, and drops deleted or replaced runs.
 func (s *Store) Summarize(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
 	held, release := s.hold(b)
 	defer release()

@@ -233,8 +233,7 @@ func parse(ctx context.Context, content []byte, kind string, into client.Object)
 // Imported is the UID of a benchmark that no agent measured.
 const Imported = "imported"
 
-// Admit checks an object by its kind's definition, and drops unknown fields. The tool of a benchmark
-// that no agent measured may have any name.
+// Admit checks an object and drops unknown fields. Without an agent, the tool may have any name.
 func Admit(ctx context.Context, u *unstructured.Unstructured) error {
 	name, _, _ := unstructured.NestedString(u.Object, "spec", "tool")
 	if u.GetUID() != Imported || slices.Contains(Tools, v1alpha1.Tool(name)) {

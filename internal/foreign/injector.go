@@ -26,7 +26,6 @@ func InjectedMount(pod *corev1.Pod, m corev1.VolumeMount) bool {
 	return false
 }
 
-// InjectedVariable reports whether the injector added this environment variable of a container.
 func InjectedVariable(c corev1.Container, e corev1.EnvVar) bool {
 	return e.Name == injectorVariable && e.Value == c.Name && e.ValueFrom == nil
 }

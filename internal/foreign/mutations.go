@@ -73,8 +73,7 @@ func SetsUpPod(annotation, value string) bool {
 		strings.Contains(strings.ToLower(name), "bandwidth") || ofRuntime(annotation)
 }
 
-// UnreadVariable reports whether an environment variable is one that observability and proxy webhooks add to every
-// container, and that neither the agent nor any tool reads.
+// UnreadVariable reports whether webhooks add a variable that neither agent nor tools read.
 func UnreadVariable(name string) bool {
 	switch name = strings.ToUpper(name); name {
 	case "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY":

@@ -128,8 +128,7 @@ func Statuses(annotation string) ([]Status, error) {
 	return all, nil
 }
 
-// FindStatus returns the element of AnnotationNetworkStatus with this name and interface: a
-// definition may be attached twice, and the order has no meaning.
+// FindStatus returns the status with this name and interface: a network may be attached twice.
 func FindStatus(annotation, name, iface string) (Status, error) {
 	all, err := Statuses(annotation)
 	if err != nil {

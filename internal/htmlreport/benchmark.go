@@ -57,7 +57,6 @@ type tableRow struct {
 	Figures []figure
 }
 
-// newBenchmark returns the contents for the i-th benchmark of a report, with its name there.
 func newBenchmark(b export.Benchmark, i int, name string) (benchmark, error) {
 	collected, err := rounds.Of(b.Object.Spec, b.Runs...)
 	if err != nil {
@@ -261,7 +260,6 @@ func bandwidthsOf(rows []v1alpha1.CellResult) table {
 	return t
 }
 
-// percentile returns a percentile of a result, or the reason why there is none.
 func percentile(r v1alpha1.CellResult, p v1alpha1.Percentile) figure {
 	switch ns := r.Percentile(p); {
 	case ns != nil:
@@ -341,7 +339,6 @@ func placementsOf(spec v1alpha1.LatencyBenchmarkSpec, endpoints []v1alpha1.Endpo
 	return all
 }
 
-// manifestOf returns the YAML of the spec without fields that the API server added.
 func manifestOf(b export.Benchmark) (string, error) {
 	kind, spec := "LatencyBenchmark", any(b.Object.Spec)
 	if b.Matrix != nil {

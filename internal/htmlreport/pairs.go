@@ -162,7 +162,6 @@ func (m *matrix) divide() {
 	m.Parts = divided(nameWidth(clients...), widths)
 }
 
-// fieldOf returns the field of a pair, whose result is nil if there is none yet.
 func fieldOf(r *v1alpha1.CellResult, isPair bool, p v1alpha1.Percentile, median int64) matrixField {
 	switch {
 	case !isPair:

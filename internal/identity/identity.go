@@ -234,8 +234,7 @@ func Changes(from, to map[string]string) []v1alpha1.IdentityChange {
 // maxKept is the length from which on a kept value ends in its digest.
 const maxKept = 128
 
-// Kept returns an identity for a session that is compared later: without the boot, and with a digest in
-// each long value, so that different values stay different.
+// Kept returns an identity for a later session: without the boot, with long values' digests.
 func Kept(all map[string]string) map[string]string {
 	kept := make(map[string]string, len(all))
 	for key, value := range all {

@@ -110,7 +110,7 @@ func collectBenchmarks(ch chan<- prometheus.Metric, all objects) {
 	benchmarks.send(ch, float64(ofGates), "Gate")
 	benchmarks.send(ch, float64(ofMatrices), "Matrix")
 	queueLength.send(ch, float64(waiting))
-	queueOldest.sendTime(ch, oldest)
+	queueOldest.sendTime(ch, &metav1.Time{Time: oldest})
 	active.send(ch, float64(running))
 	refused.send(ch, float64(denied))
 	stuckPods.send(ch, float64(stuck))
@@ -146,7 +146,6 @@ func newestFirst(a, b measured) int {
 		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// queuedSince reports whether and since when a benchmark waits for its nodes.
 func queuedSince(b *v1alpha1.LatencyBenchmark) (time.Time, bool) {
 	succeeded := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded)
 	if succeeded == nil || succeeded.Status != metav1.ConditionUnknown || succeeded.Reason != v1alpha1.ReasonQueued {
@@ -178,9 +177,7 @@ func (p progress) collect(ch chan<- prometheus.Metric, b *v1alpha1.LatencyBenchm
 		p.runs.send(ch, float64(runs.Total), namespace, name)
 		p.runsDone.send(ch, float64(runs.Done), namespace, name)
 	}
-	if status.CompletionTime != nil {
-		p.completion.sendTime(ch, status.CompletionTime.Time, namespace, name)
-	}
+	p.completion.sendTime(ch, status.CompletionTime, namespace, name)
 }
 
 func collectBenchmark(ch chan<- prometheus.Metric, b *v1alpha1.LatencyBenchmark) {

@@ -102,14 +102,10 @@ func collectNode(ch chan<- prometheus.Metric, v *v1alpha1.LatencyVerification, l
 	state := cmp.Or(status.State, v1alpha1.VerificationUnverified)
 	nodeVerified.sendBool(ch, state == v1alpha1.VerificationVerified, gate, node)
 	nodeState.send(ch, 1, gate, node, string(state))
-	if status.LastTransitionTime != nil {
-		nodeStateTime.sendTime(ch, status.LastTransitionTime.Time, gate, node)
-	}
-	if status.LastMeasurementTime != nil {
-		nodeMeasuredTime.sendTime(ch, status.LastMeasurementTime.Time, gate, node)
-	}
+	nodeStateTime.sendTime(ch, status.LastTransitionTime, gate, node)
+	nodeMeasuredTime.sendTime(ch, status.LastMeasurementTime, gate, node)
 	if status.Accepted != nil {
-		nodeAcceptedTime.sendTime(ch, status.Accepted.AcceptanceTime.Time, gate, node)
+		nodeAcceptedTime.sendTime(ch, &status.Accepted.AcceptanceTime, gate, node)
 	}
 	if last != nil && len(last.Status.Results) > 0 {
 		first := last.Status.Headline()

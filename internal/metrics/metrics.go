@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -58,8 +59,8 @@ func (g gauge) sendBool(ch chan<- prometheus.Metric, value bool, labels ...strin
 	g.send(ch, number, labels...)
 }
 
-// sendTime sends a time in seconds since 1970, unless it is zero.
-func (g gauge) sendTime(ch chan<- prometheus.Metric, t time.Time, labels ...string) {
+// sendTime sends a time in seconds since 1970, unless it is nil or zero.
+func (g gauge) sendTime(ch chan<- prometheus.Metric, t *metav1.Time, labels ...string) {
 	if !t.IsZero() {
 		g.send(ch, float64(t.UnixMilli())/1000, labels...)
 	}

@@ -337,8 +337,7 @@ func (c *Cluster) ClaimedDevice(ctx context.Context, p *corev1.Pod, resource str
 	return dra.Address(p, corev1.ResourceName(resource), claim, all), nil
 }
 
-// Suppliers reads DaemonSets, and what may supply devices: them and Modules of Kernel Module
-// Management. A kind that is absent, or may not be listed, has none.
+// Suppliers reads DaemonSets, and with Modules what may supply devices, as far as it may.
 func Suppliers(ctx context.Context, live client.Reader) ([]preflight.Supplier, []appsv1.DaemonSet, error) {
 	modules, daemonSets := foreign.List(foreign.ModuleKind), &appsv1.DaemonSetList{}
 	for _, list := range []client.ObjectList{modules, daemonSets} {

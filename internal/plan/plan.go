@@ -36,8 +36,7 @@ type Run struct {
 	Cells []tool.Cell
 }
 
-// Rounds returns the number of rounds: the spec's rounds and the rounds by which the plan was extended. Extending a plan does
-// not change the runs of the spec's rounds.
+// Rounds returns the spec's rounds and those by which the plan was extended, which come last.
 func Rounds(b *v1alpha1.LatencyBenchmark) int32 { return b.Spec.Rounds + b.Status.ExtendedRounds }
 
 // defaultMaxRounds is the number of rounds after which the rules are evaluated for the last time.
@@ -68,7 +67,6 @@ func Runs(b *v1alpha1.LatencyBenchmark) []Run {
 	return runs
 }
 
-// RoundNumbers returns the round of each run of a benchmark, by the name of the run.
 func RoundNumbers(b *v1alpha1.LatencyBenchmark) map[string]int32 {
 	numbers := map[string]int32{}
 	for _, run := range Runs(b) {
@@ -105,8 +103,7 @@ func ordered(variants []v1alpha1.Variant, rounds int) []v1alpha1.Variant {
 // starts again within 5 minutes; AMD's exits whenever an interface moves.
 const PluginPatience = 30 * time.Minute
 
-// Variants returns the variants of a spec with all inherited settings filled in, in the order in which results show them. A
-// spec without variants has one, named default.
+// Variants returns the variants with all inherited settings, in order; at least one, named default.
 func Variants(spec v1alpha1.LatencyBenchmarkSpec) []v1alpha1.Variant {
 	given := spec.Variants
 	if len(given) == 0 {
@@ -131,7 +128,6 @@ func Variants(spec v1alpha1.LatencyBenchmarkSpec) []v1alpha1.Variant {
 	return variants
 }
 
-// Resources returns the extended resources that the variants of a spec request.
 func Resources(spec v1alpha1.LatencyBenchmarkSpec) []string {
 	var all []string
 	for _, v := range Variants(spec) {
@@ -144,7 +140,6 @@ func Resources(spec v1alpha1.LatencyBenchmarkSpec) []string {
 	return all
 }
 
-// acceleration returns a variant's acceleration with its defaults filled in.
 func acceleration(given *v1alpha1.Acceleration) *v1alpha1.Acceleration {
 	if given == nil || given.Type != v1alpha1.AccelerationOnload {
 		return &v1alpha1.Acceleration{Type: v1alpha1.AccelerationKernel}

@@ -246,8 +246,7 @@ func sameImage(built *corev1.Pod, image string) string {
 	return image
 }
 
-// setResources records requests and limits, except for ephemeral storage, for which a LimitRange may set defaults: the little
-// that a measurement writes does not matter.
+// setResources records requests and limits but ephemeral storage, a LimitRange's default.
 func (t traits) setResources(prefix string, r corev1.ResourceRequirements) {
 	for kind, list := range map[string]corev1.ResourceList{"requests ": r.Requests, "limits ": r.Limits} {
 		for name, quantity := range list {

@@ -12,6 +12,7 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // EphemeralMemory is what an inspection needs within the memory limit of the pod, with a margin. The agent itself used 14 MiB.
@@ -26,10 +27,7 @@ func ContainerOf(p *corev1.Pod, name string) (*corev1.Container, *corev1.Contain
 	all, statuses := slices.Concat(p.Spec.Containers, p.Spec.InitContainers), slices.Concat(p.Status.ContainerStatuses, p.Status.InitContainerStatuses)
 	at := slices.IndexFunc(all, func(c corev1.Container) bool { return c.Name == name })
 	if at < 0 {
-		var names []string
-		for _, c := range p.Spec.Containers {
-			names = append(names, c.Name)
-		}
+		names := text.Of(p.Spec.Containers, func(c corev1.Container) string { return c.Name })
 		return nil, nil, fmt.Errorf("it has no container %q; there are %s", name, strings.Join(names, ", "))
 	}
 	status := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return s.Name == name })

@@ -30,11 +30,9 @@ func (t Trouble) Message() string {
 	return t.Said + "; " + t.Remedy
 }
 
-// A pod that cannot start because of an error waits for a limit, because most errors pass: a device is still being reset, an
-// address is released in a moment, a registry was restarted.
+// Most errors of a pod's start pass: a device is being reset, a registry was restarted.
 
-// StartTrouble reads from a pending pod and its warning events, the oldest first, why it does not start. The first match decides:
-// the pod's own status comes before its events.
+// StartTrouble reads why a pending pod does not start: its status first, then its warnings.
 func StartTrouble(p *corev1.Pod, warnings []corev1.Event) Trouble {
 	for _, c := range p.Status.ContainerStatuses {
 		if c.State.Waiting == nil {
@@ -77,10 +75,7 @@ func StartTrouble(p *corev1.Pod, warnings []corev1.Event) Trouble {
 // unscheduled explains why the scheduler has not placed a pod, which can have other reasons than that something is used up.
 func unscheduled(p *corev1.Pod, c corev1.PodCondition) Trouble {
 	if c.Reason == corev1.PodReasonSchedulingGated {
-		var gates []string
-		for _, g := range p.Spec.SchedulingGates {
-			gates = append(gates, g.Name)
-		}
+		gates := text.Of(p.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) string { return g.Name })
 		return troubled(v1alpha1.OutcomeUnschedulable, "a webhook of the cluster added them, for example of Kueue: let its owner admit the pod, or except the namespace",
 			"the scheduler does not look at it, because it has the scheduling gates %s", strings.Join(gates, ", "))
 	}

@@ -172,7 +172,6 @@ func adopt(pod *corev1.Pod, b *v1alpha1.LatencyBenchmark, roles ...string) {
 	pod.Spec.Tolerations = append(pod.Spec.Tolerations, Tolerations(b, roles...)...)
 }
 
-// Tolerations returns the tolerations of a benchmark's pods with these roles.
 func Tolerations(b *v1alpha1.LatencyBenchmark, roles ...string) []corev1.Toleration {
 	var all []corev1.Toleration
 	if t := b.Spec.Pods.DeepCopy(); t != nil {
@@ -199,8 +198,7 @@ func addVolume(spec *corev1.PodSpec, name, path string, source corev1.VolumeSour
 	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: path})
 }
 
-// Restrict takes everything from a pod of one container that the agent does not need: the API token, the variables of services,
-// and all capabilities except the given ones.
+// Restrict takes API token, variables of services, and capabilities but the given from a pod.
 //
 // The user that runs the agent and the tools is the image's user, which is not root, or one that the cluster chooses, as
 // OpenShift does from the range of each namespace. Only root gets a capability that a container adds: any other user loses it
@@ -311,8 +309,7 @@ type Inspection struct {
 // inspectMemory is plenty for the agent alone.
 var inspectMemory = resource.MustParse("64Mi")
 
-// Inspect returns the pod that inspects a node for kubectl tailgate doctor. It resembles the pod of a benchmark, and has
-// nothing that the inspection does not need.
+// Inspect returns the pod, like a benchmark's, that inspects a node for kubectl tailgate doctor.
 func Inspect(i Inspection) *corev1.Pod {
 	verb, b := "inspect", cmp.Or(i.Benchmark, &v1alpha1.LatencyBenchmark{})
 	asked := resources(&v1alpha1.LatencyBenchmark{}, 0, inspectMemory, i.Devices)

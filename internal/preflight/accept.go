@@ -476,8 +476,7 @@ func networkIsOwn(o Observed, v v1alpha1.Variant) *Rejection {
 	return nil
 }
 
-// networkGivesDevice compares the resources in both directions: a pod that requests no device gets none, and the CNI plugin then
-// fails with an unclear message ("VF pci addr is required").
+// networkGivesDevice: a pod without the device gets an unclear message ("VF pci addr is required").
 func networkGivesDevice(o Observed, v v1alpha1.Variant) *Rejection {
 	n, path := o.Networks[v.Name], memberPath(o, v)
 	switch {

@@ -286,7 +286,6 @@ func (c *choice) count(byNode map[string][]int64, p *Pod) {
 	}
 }
 
-// judge returns the filter that rejects a node, and the reason; nil if no filter does.
 func (c *choice) judge(n *corev1.Node) (rejecting *filter, why string) {
 	for _, f := range c.filters {
 		if why := f.why(n); why != "" {
@@ -473,8 +472,7 @@ func (c *choice) tolerations() []corev1.Toleration {
 	return all
 }
 
-// Untolerated returns the reason why the scheduler would not place pods with these tolerations on a node: it is cordoned or has
-// another taint. It is empty if the scheduler would.
+// Untolerated returns why pods with these tolerations do not fit on a node: cordoned or tainted.
 func Untolerated(n *corev1.Node, tolerations []corev1.Toleration) string {
 	switch t := UntoleratedTaint(n, tolerations); {
 	case t == nil:

@@ -145,7 +145,6 @@ func Foreknown(spec v1alpha1.LatencyBenchmarkSpec, together int, profiles map[st
 	return all
 }
 
-// settings returns the variables of a variant's tools, and whether all are known.
 func settings(v v1alpha1.Variant, profile *corev1.ConfigMap) (env map[string]string, known bool) {
 	var data map[string]string
 	known = v.Acceleration.OnloadSettings().ProfileRef == nil

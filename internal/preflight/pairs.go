@@ -8,6 +8,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 type Nodes struct {
@@ -115,10 +116,7 @@ func (c *choice) leftOut() string {
 }
 
 func sortedNames(candidates []candidate) []string {
-	var names []string
-	for _, c := range candidates {
-		names = append(names, c.name)
-	}
+	names := text.Of(candidates, func(c candidate) string { return c.name })
 	slices.Sort(names)
 	return names
 }

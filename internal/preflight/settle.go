@@ -132,8 +132,7 @@ func Unsettled(gate *v1alpha1.LatencyGate, nodes []*corev1.Node, suppliers []Sup
 //go:embed taints.tsv
 var owners string
 
-// Passing returns the reason for a taint that the component removes that set it, or whose node goes away; empty if the component is
-// unknown, so that only a user can remove the taint.
+// Passing returns why a taint goes by itself; empty if only a user is known to remove it.
 func Passing(key string) string {
 	found := ""
 	for line := range strings.Lines(owners) {

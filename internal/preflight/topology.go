@@ -34,8 +34,7 @@ func aligned(o Observed, role string) [][]corev1.ResourceName {
 	return all
 }
 
-// misaligned rejects nodes without a NUMA node that has enough CPUs and the devices of a variant. Devices whose NUMA node no
-// source reports, such as Onload's, are ignored.
+// misaligned rejects nodes without a NUMA node of CPUs and devices, as far as sources report.
 func (c *choice) misaligned(n *corev1.Node) string {
 	topology, ok := c.o.Topologies[n.Name]
 	if !ok {

@@ -31,7 +31,6 @@ func (w CellWay) inCell() string {
 	return w.Cell + ": " + w.Why + " [" + strings.Join(w.Witnesses, "; ") + "]"
 }
 
-// redirected returns the finding for a cell whose messages the kernel carried more than once.
 func (w CellWay) redirected(expected string) finding {
 	return finding{
 		state: v1alpha1.ProofFailed, expected: expected, found: w.inCell(), reason: v1alpha1.WarningRedirected,

@@ -44,8 +44,7 @@ func part(of, elapsed int64) string {
 	return fmt.Sprintf("%s of %s (%.3g %%)", microseconds(of), microseconds(elapsed), 100*float64(of)/float64(max(elapsed, 1)))
 }
 
-// alone only notes a finding about what else used a CPU if one kernel simulates both nodes: the other end, and what simulates the nodes,
-// may be there. WarningSimulatedNIC says what such a run is.
+// alone only notes a finding if one kernel simulates both nodes: see WarningSimulatedNIC.
 func (e endpoint) alone(f finding) finding {
 	if result.SameKernel(e.own, e.peer) && e.own.Node != e.peer.Node {
 		return noted(f.found + "; both nodes are simulated on one machine")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/text"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
@@ -309,11 +310,7 @@ func (e endpoint) witnesses(c result.Cell, p result.Path, directions []direction
 
 // perDirection formats the share of the messages that bypassed the kernel in each direction.
 func perDirection(directions []direction) string {
-	var all []string
-	for _, d := range directions {
-		all = append(all, fmt.Sprintf("%s %.0f %%", d.name, math.Floor(100*(1-d.through))))
-	}
-	return strings.Join(all, ", ")
+	return strings.Join(text.Of(directions, func(d direction) string { return fmt.Sprintf("%s %.0f %%", d.name, math.Floor(100*(1-d.through))) }), ", ")
 }
 
 // fragments gives the reason if messages were too large for one packet.

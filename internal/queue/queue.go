@@ -15,8 +15,7 @@
 // created later overtakes only with a higher spec.priority, and only if it is created within as many minutes as its priority is
 // higher.
 //
-// A benchmark that is first for one of its nodes and waits for the other blocks both for those behind it. Otherwise it could
-// wait forever for two nodes that are never free at the same time.
+// A benchmark that is first for one node blocks both: two nodes may never be free together.
 //
 // The queue does not know of load other than that of benchmarks.
 package queue

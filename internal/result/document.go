@@ -1,5 +1,4 @@
-// Package result defines what an agent sends to the controller and how it is stored: the document, its frame in the log, the histograms
-// in it, and the ConfigMap that stores a finished run.
+// Package result defines an agent's document, its frame in the log, and the ConfigMap of a run.
 package result
 
 import (

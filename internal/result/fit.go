@@ -98,8 +98,7 @@ func joinAllIntervals(d *Document) error {
 	return nil
 }
 
-// joinIntervals joins neighbouring intervals, equally many each time, to at most mostIntervals. A percentile of the joined samples is at
-// most the largest percentile of the parts.
+// joinIntervals joins neighbours to at most mostIntervals; percentiles become the parts' largest.
 func joinIntervals(log []tool.Interval) []tool.Interval {
 	var joined []tool.Interval
 	for part := range slices.Chunk(log, max((len(log)+mostIntervals-1)/mostIntervals, 1)) {

@@ -153,8 +153,7 @@ func (c *Collection) Variant(name string) *Variant {
 	return nil
 }
 
-// Add adds the run that was measured next; variants that the spec lacks are ignored. The error
-// wraps result.ErrCorrupt; the collection must not be used after it.
+// Add adds the next run; after its error, which wraps result.ErrCorrupt, drop the collection.
 func (c *Collection) Add(run result.Stored) error {
 	v := c.Variant(run.Client.Variant)
 	if v == nil {
@@ -346,8 +345,7 @@ func (c *Collection) warn(said, from string) {
 	}
 }
 
-// ToolWarnings returns the tools' first different warnings, with the first measurement and the
-// number of others; the stored results have all.
+// ToolWarnings returns the tools' first different warnings; the stored results have all.
 func (c *Collection) ToolWarnings() string {
 	var told []string
 	for _, w := range c.tools[:min(mostTold, len(c.tools))] {

@@ -93,6 +93,14 @@ func Printable(s string, limit int) string {
 	}, strings.ToValidUTF8(s, "?")), limit)
 }
 
+// Of returns a text for each item; nil if there are none.
+func Of[T any](items []T, say func(T) string) (texts []string) {
+	for _, item := range items {
+		texts = append(texts, say(item))
+	}
+	return texts
+}
+
 // First returns the first items, at most limit. If there are more, another item says how many.
 func First(items []string, limit int) []string {
 	if more := len(items) - limit; more > 0 {

@@ -122,7 +122,6 @@ func priority(template int32, last *v1alpha1.Setback) int32 {
 	return min(template+int32(min(max(waited, 0), 2*maxPriority)), maxPriority)
 }
 
-// podsOf returns the pod settings of a gate's template, with a toleration of the gate's own taint.
 func podsOf(gate *v1alpha1.LatencyGate) *v1alpha1.PodSettings {
 	pods := gate.Spec.Template.Spec.Pods.DeepCopy()
 	if pods == nil {

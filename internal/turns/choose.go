@@ -401,8 +401,7 @@ func OtherPeer(g *v1alpha1.LatencyGate, node, current string, nodes []corev1.Nod
 	})
 }
 
-// peerMatcher returns which nodes can be peers by the template. own is true for the gate's nodes,
-// which are the peers if it selects none.
+// peerMatcher returns which nodes can be peers: the gate's own if the template selects none.
 func peerMatcher(gate *v1alpha1.LatencyGate) func(node *corev1.Node, own bool) bool {
 	server := gate.Spec.Template.Spec.Placement.Server
 	if server == nil || server.Any() {

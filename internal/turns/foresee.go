@@ -80,8 +80,7 @@ func (s *Snapshot) Foresee() Outlook {
 	}
 }
 
-// begun returns a copy in which each node whose verification does not apply to it is unverified, and
-// nothing else stands in the way. It notes the nodes in the outlook.
+// begun returns a copy without obstacles, in which stale nodes are unverified, and notes them.
 func (s *Snapshot) begun(out *Outlook) *Snapshot {
 	l := &Snapshot{Now: s.Now, Gate: s.Gate.DeepCopy(), Nodes: map[string]*corev1.Node{}, States: maps.Clone(s.States)}
 	l.Gate.Spec.Suspend, l.Gate.Spec.Enforcement.Mode = false, v1alpha1.EnforcementNone

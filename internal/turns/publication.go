@@ -31,8 +31,7 @@ func Older(node *corev1.Node, gate *v1alpha1.LatencyGate) bool {
 	return node.CreationTimestamp.Before(&gate.CreationTimestamp)
 }
 
-// FoundBy reports whether a gate that sees a node for the first time finds it as it is: it was there
-// before, or the gate holds back none.
+// FoundBy reports whether a gate finds a new node as it is: older, or the gate holds back none.
 func FoundBy(gate *v1alpha1.LatencyGate, node *corev1.Node) bool {
 	return Older(node, gate) || gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone
 }

@@ -74,8 +74,7 @@ func (s Schedule) missed() time.Time {
 	return s.Before
 }
 
-// phase is whether turns of the schedule may begin: they do not while it is paused, and one at a time
-// while it is trying whether measurements have results again.
+// phase is whether turns may begin: not while paused, one at a time to try for a result again.
 type phase int
 
 const (
@@ -99,8 +98,7 @@ func (s Schedule) Paused() bool {
 	return s.Status != nil && s.Status.Fruitless >= v1alpha1.MaxFruitless && !s.Fired.After(s.Status.FruitlessTime.Time)
 }
 
-// count notes how the measurements of verifications ended since the last one that is known. What
-// ended in the future, because a clock was ahead, does not count.
+// count notes how measurements ended since the last known one, but not in the future.
 func (s *Schedule) count(all []*v1alpha1.LatencyVerification, now time.Time) {
 	if s.Status == nil {
 		return

@@ -45,8 +45,7 @@ type Snapshot struct {
 	Schedule  Schedule
 }
 
-// New returns the snapshot of a gate. It has all gates, nodes and verifications of the cluster, and
-// the verifications of the nodes that are being measured.
+// New returns a gate's snapshot, given all gates, nodes and verifications, and those measured.
 func New(g *v1alpha1.LatencyGate, gates []v1alpha1.LatencyGate, nodes []corev1.Node, verifications, measuring []v1alpha1.LatencyVerification,
 	now time.Time) *Snapshot {
 	s := &Snapshot{

@@ -54,7 +54,6 @@ func Foresee(in Input, most func(Cell) (int64, bool)) ([]Foreseen, error) {
 // mostKept is the largest number of rounds that a gate keeps of a baseline; others rarely have more.
 const mostKept = 36
 
-// decidable reports whether a rule can pass or fail with the planned rounds.
 func (in Input) decidable(r rule) bool {
 	switch {
 	case r.kind == absolute:

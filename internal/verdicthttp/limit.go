@@ -58,8 +58,7 @@ const (
 	// headerTimeout bounds the TLS handshake and the header, readTimeout the request, writeTimeout
 	// it with its response, and idleTimeout a connection's pause between requests.
 	headerTimeout, readTimeout, writeTimeout, idleTimeout = 5 * time.Second, 10 * time.Second, 30 * time.Second, 60 * time.Second
-	// maxConnections is a port's, maxOfClient an address's: one client alone cannot keep the
-	// kubelet's probes out. Further connections are closed.
+	// maxConnections is a port's, maxOfClient an address's, so that probes get through.
 	maxConnections, maxOfClient = 96, 16
 )
 

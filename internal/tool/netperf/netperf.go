@@ -1,5 +1,4 @@
-// Package netperf drives netperf: TCP_RR and UDP_RR for round trips, TCP_STREAM and UDP_STREAM for bandwidth. It is
-// written for 2.7.0, as packaged by Debian, and for 2.7.1.
+// Package netperf drives netperf 2.7.0 and 2.7.1: TCP_RR, UDP_RR, TCP_STREAM and UDP_STREAM.
 //
 // The tool reports no samples. The mean round trip is exact, from the number of transactions and
 // their time; the rest is from the tool's histogram in whole µs, as tool.Own: see bucket.

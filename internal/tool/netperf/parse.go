@@ -271,7 +271,6 @@ func bucket(ns int64) tool.Range {
 // queued bounds the bytes on the way when a stream ends: in both sockets and in queues.
 const queued = 64 << 20
 
-// bandwidth returns the result of a cell that streams, with its missing datagrams.
 func (r *report) bandwidth(c tool.Cell, clocks tool.Clocks) (*tool.Bandwidth, int64, error) {
 	const unit, asKilobits = "THROUGHPUT_UNITS", "10^3bits/s"
 	if u := r.text(unit); u != asKilobits {
