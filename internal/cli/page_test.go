@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/tailgate-dev/tailgate/test/docs"
@@ -15,7 +14,7 @@ func TestPage(t *testing.T) {
 		if c.Name() == "help" || c.Name() == "completion" { // cobra's own
 			continue
 		}
-		table += fmt.Sprintf("| `%s` | %s |\n", strings.ReplaceAll(strings.TrimSuffix(c.Use, " [flags]"), "|", `\|`), c.Short)
+		table += fmt.Sprintf("| `%s` | %s |\n", c.Name(), c.Short)
 	}
 	docs.CheckTable(t, "../..", "cli.md", "internal/cli", table)
 }

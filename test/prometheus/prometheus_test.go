@@ -3,6 +3,7 @@
 package prometheus
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -362,8 +363,11 @@ func TestPage(t *testing.T) {
 	}
 	all, _ := rules(t)
 	rows := map[string]string{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `(Tailgate[A-Za-z]+)` \\| ([a-z]+) \\|").FindAllStringSubmatch(page, -1) {
-		rows[m[1]] = m[2]
+	severity := ""
+	for _, m := range regexp.MustCompile("(?m)^(?:- `(Tailgate[A-Za-z]+)`: |([A-Z][a-z]+):$)").FindAllStringSubmatch(page, -1) {
+		if severity = cmp.Or(strings.ToLower(m[2]), severity); m[1] != "" {
+			rows[m[1]] = severity
+		}
 	}
 	for _, r := range all {
 		if r.Alert != "" && rows[r.Alert] != r.Labels["severity"] {
