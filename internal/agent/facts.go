@@ -210,14 +210,8 @@ func (h host) cpuFacts(f facts, cpu int, own []int) {
 			f.set("cpu.l3.size", h.read(filepath.Join(cache, "size")))
 		}
 	}
-	interrupts := 0
-	for _, irq := range h.glob("proc/irq/[0-9]*") {
-		if cpus, err := result.ParseCPUs(h.affinity(irq)); err == nil && cpus.Contains(cpu) {
-			interrupts++
-		}
-	}
-	if interrupts > 0 {
-		f.set("irq.on-cpu", strconv.Itoa(interrupts))
+	if irqs := h.directed(cpu); len(irqs) > 0 {
+		f.set("irq.on-cpu", strconv.Itoa(len(irqs)))
 	}
 }
 

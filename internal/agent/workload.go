@@ -85,7 +85,12 @@ func (i Inspector) Workload(container string) (result.Inspection, error) {
 		w.Throttled = n + watches[0].grown["cgroup.throttled"]
 	}
 	h.memoryOf(w)
-	w.Directed = h.directed(cpus)
+	for _, irq := range h.directed(cpus...) {
+		number := filepath.Base(irq)
+		if actions := h.read("sys/kernel/irq/" + number + "/actions"); actions != "" && len(w.Directed) < maxInterrupts {
+			w.Directed = append(w.Directed, line(number+" "+actions, maxKey))
+		}
+	}
 	for n, iface := range interfaces {
 		e := h.workloadEvidence(measuring, cpus, iface, environ)
 		e.Node, e.Address, e.CPUsAllowed, e.AgentCPU, e.Deltas = i.Node, i.PodIP, allowed, unknown, watches[n].deltas()
@@ -252,17 +257,12 @@ func (i Inspector) interfaces() []net.Interface {
 	return all[:min(len(all), maxInspected)]
 }
 
-// directed lists the interrupts that may be delivered to CPUs, by number and name.
-func (h host) directed(cpus []int) []string {
-	var all []string
-	for _, irq := range h.glob("proc/irq/[0-9]*") {
-		number := filepath.Base(irq)
-		actions := h.read("sys/kernel/irq/" + number + "/actions")
-		if list, err := result.ParseCPUs(h.affinity(irq)); err == nil && actions != "" && !list.Intersection(cpuset.New(cpus...)).IsEmpty() {
-			all = append(all, line(number+" "+actions, maxKey))
-		}
-	}
-	return all[:min(len(all), maxInterrupts)]
+// directed returns the folders of the interrupts that may be delivered to CPUs.
+func (h host) directed(cpus ...int) []string {
+	return slices.DeleteFunc(h.glob("proc/irq/[0-9]*"), func(irq string) bool {
+		list, err := result.ParseCPUs(h.affinity(irq))
+		return err != nil || list.Intersection(cpuset.New(cpus...)).IsEmpty()
+	})
 }
 
 // memoryOf reads what the container's cgroup counts of memory and huge pages.

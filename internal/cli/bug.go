@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/rand"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/yaml"
@@ -134,21 +133,9 @@ func (b *bugReport) miss(part string, err error) {
 
 // kubernetes returns the version of the API server.
 func (c *cluster) kubernetes(ctx context.Context) (string, error) {
-	config, err := c.config()
-	if err != nil {
-		return "", err
-	}
-	core, err := typedcorev1.NewForConfig(config)
-	if err != nil {
-		return "", err
-	}
-	raw, err := core.RESTClient().Get().AbsPath("/version").DoRaw(ctx)
-	if err != nil {
-		return "", err
-	}
 	var version struct{ GitVersion, Platform string }
-	err = json.Unmarshal(raw, &version)
-	return version.GitVersion + " " + version.Platform, err
+	err := c.raw(ctx, &version, "/version")
+	return strings.TrimSpace(version.GitVersion + " " + version.Platform), err
 }
 
 // withoutPrograms removes what a pod of others runs; the doctor reads only what it requests.

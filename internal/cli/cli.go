@@ -7,6 +7,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -287,11 +288,7 @@ func (c *cluster) config() (*rest.Config, error) {
 	return config, nil
 }
 
-// tailOfLog lines suffice for the largest result and all else that an agent writes.
-const tailOfLog = 1000
-
-// log opens the end of the log of a pod's container.
-func (c *cluster) log(ctx context.Context, pod types.NamespacedName, container string) (io.ReadCloser, error) {
+func (c *cluster) core() (*typedcorev1.CoreV1Client, error) {
 	config, err := c.config()
 	if err != nil {
 		return nil, err
@@ -299,6 +296,31 @@ func (c *cluster) log(ctx context.Context, pod types.NamespacedName, container s
 	core, err := typedcorev1.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return core, nil
+}
+
+// raw reads a path of the API server that has no client here.
+func (c *cluster) raw(ctx context.Context, into any, path ...string) error {
+	core, err := c.core()
+	if err != nil {
+		return err
+	}
+	data, err := core.RESTClient().Get().AbsPath(path...).DoRaw(ctx)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, into)
+}
+
+// tailOfLog lines suffice for the largest result and all else that an agent writes.
+const tailOfLog = 1000
+
+// log opens the end of the log of a pod's container.
+func (c *cluster) log(ctx context.Context, pod types.NamespacedName, container string) (io.ReadCloser, error) {
+	core, err := c.core()
+	if err != nil {
+		return nil, err
 	}
 	log, err := core.Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: container, TailLines: new(int64(tailOfLog))}).Stream(ctx)
 	if err != nil {

@@ -65,8 +65,8 @@ type answer struct {
 	err      error
 }
 
-func exitCode(s standing.Standing) int {
-	switch s.Outcome {
+func exitCode(outcome v1alpha1.VerdictOutcome) int {
+	switch outcome {
 	case v1alpha1.VerdictPass:
 		return exitPass
 	case v1alpha1.VerdictFail:
@@ -140,7 +140,7 @@ func (g *gate) run(ctx context.Context, args []string, stdout, stderr io.Writer)
 			failures = append(failures, a.err.Error())
 			continue
 		}
-		code = worse(code, exitCode(a.standing))
+		code = worse(code, exitCode(a.standing.Outcome))
 		if err := say(stdout, "%s: %s\n", a.of, a.standing); err != nil {
 			return err
 		}

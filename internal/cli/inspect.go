@@ -153,7 +153,7 @@ func (c *inspectCall) run(ctx context.Context, args []string, stdout io.Writer) 
 		}
 		if len(c.requirements) > 0 {
 			one.Outcome = proof.Met(c.requirements, one.Lines)
-			code = worse(code, map[v1alpha1.VerdictOutcome]int{v1alpha1.VerdictFail: exitFail, v1alpha1.VerdictInconclusive: exitInconclusive}[one.Outcome])
+			code = worse(code, exitCode(one.Outcome))
 		}
 		reports = append(reports, one)
 	}

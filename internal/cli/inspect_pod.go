@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/rand"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -129,22 +127,6 @@ func (c *inspectCall) memoryOf(ctx context.Context, pod *corev1.Pod) (used int64
 		}
 	}
 	return 0, at, errors.New("neither the metrics API nor the kubelet knows it")
-}
-
-func (c *inspectCall) raw(ctx context.Context, into any, path ...string) error {
-	config, err := c.config()
-	if err != nil {
-		return err
-	}
-	core, err := typedcorev1.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	data, err := core.RESTClient().Get().AbsPath(path...).Param("only_cpu_and_memory", "true").DoRaw(ctx)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(data, into)
 }
 
 // await waits until the ephemeral container has ended, and reads the pod.

@@ -187,7 +187,7 @@ func (r *runner) conclude(ctx context.Context, api client.Client, of subject, o 
 		e = ended{exitFail, fmt.Errorf("%s failed: %s", of, succeeded.Message)}
 	}
 	if b.Spec.Criteria != nil {
-		e.code = exitCode(standing.OfBenchmark(b))
+		e.code = exitCode(standing.OfBenchmark(b).Outcome)
 	}
 	var text []byte
 	m, err := measured(ctx, api, o)

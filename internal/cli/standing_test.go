@@ -63,7 +63,7 @@ func TestGateStanding(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			s := standing.OfGate(c.gate)
-			if code := exitCode(s); code != c.code || s.Open != c.open || s.String() != c.want {
+			if code := exitCode(s.Outcome); code != c.code || s.Open != c.open || s.String() != c.want {
 				t.Errorf("exit code %d, open %t, %q; want %d, %t, %q", code, s.Open, s, c.code, c.open, c.want)
 			}
 		})
