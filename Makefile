@@ -59,7 +59,7 @@ DEMO = go run ./test/cmd/demo
 SUITE = E2E_RELEASE='$(if $(RELEASE),$(abspath $(RELEASE)))' E2E_VALUES='$(if $(E2E_VALUES),$(abspath $(E2E_VALUES)))' \
   go run ./test/cmd/suite -packages='$(PACKAGES)' -focus='$(FOCUS)' -labels='$(LABELS)' -procs='$(or $(PROCS),0)'
 # Variables of the user with the names of the next seven do not count, only arguments of make.
-# Ginkgo label filter of the e2e specs to run: measurement, placement, faults, gate, upgrade, doctor, docs, install; empty: all
+# Ginkgo label filter of the e2e specs to run: measurement, placement, faults, gate, upgrade, doctor, inspect, docs, install; empty: all
 # except those of `make lab`.
 LABELS =
 # A folder with a release (make release) that the specs with the label install use; empty: the work tree.

@@ -165,7 +165,11 @@ func (s *apiServer) ServeHTTP(plain http.ResponseWriter, r *http.Request) {
 		object, found := s.pods[named(r)]
 		s.object(w, object, found, schema.GroupResource{Resource: "pods"}, r.PathValue("name"))
 	})
-	mux.HandleFunc("GET /api/v1/nodes/{name}/proxy/stats/summary", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET /api/v1/nodes/{name}/proxy/stats/summary", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("only_cpu_and_memory") != "true" { // a kubelet may not know the rest
+			http.Error(w, "failed to get rootFs stats", http.StatusInternalServerError)
+			return
+		}
 		_, _ = io.WriteString(w, s.kubeletSummary)
 	})
 	if s.podMetrics != "" {

@@ -300,13 +300,17 @@ func (c *cluster) core() (*typedcorev1.CoreV1Client, error) {
 	return core, nil
 }
 
-// raw reads a path of the API server that has no client here.
-func (c *cluster) raw(ctx context.Context, into any, path ...string) error {
+// raw reads a path of the API server that has no client here; the named parameters are true.
+func (c *cluster) raw(ctx context.Context, into any, path string, parameters ...string) error {
 	core, err := c.core()
 	if err != nil {
 		return err
 	}
-	data, err := core.RESTClient().Get().AbsPath(path...).DoRaw(ctx)
+	request := core.RESTClient().Get().AbsPath(path)
+	for _, name := range parameters {
+		request.Param(name, "true")
+	}
+	data, err := request.DoRaw(ctx)
 	if err != nil {
 		return err
 	}

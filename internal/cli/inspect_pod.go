@@ -45,8 +45,13 @@ func (c *inspectCall) inspect(ctx context.Context, pod *corev1.Pod) (inspected, 
 	if err := c.api.SubResource("ephemeralcontainers").Patch(ctx, pod, client.StrategicMergeFrom(before)); err != nil {
 		return inspected{}, fmt.Errorf("adding an ephemeral container: %w", err)
 	}
-	if err := c.await(ctx, pod, own); err != nil {
-		return inspected{}, err
+	failure := c.await(ctx, pod, own)
+	_, after, err := pods.ContainerOf(pod, target.Name)
+	switch {
+	case err != nil || after.ContainerID != status.ContainerID || after.RestartCount != status.RestartCount:
+		return inspected{}, fmt.Errorf("container %s restarted during the inspection; inspect it again", target.Name)
+	case failure != nil:
+		return inspected{}, failure
 	}
 	found, err := c.inspection(ctx, client.ObjectKeyFromObject(pod), own)
 	if err != nil {
@@ -54,10 +59,6 @@ func (c *inspectCall) inspect(ctx context.Context, pod *corev1.Pod) (inspected, 
 	}
 	if found.Workload == nil || len(found.Workload.Interfaces) == 0 {
 		return inspected{}, fmt.Errorf("image %s has an agent of another version; use the bench image of this release", c.image)
-	}
-	_, after, err := pods.ContainerOf(pod, target.Name)
-	if err != nil || after.ContainerID != status.ContainerID || after.RestartCount != status.RestartCount {
-		return inspected{}, fmt.Errorf("container %s restarted during the inspection; inspect it again", target.Name)
 	}
 	known, err := c.workloadPod(ctx, pod, target)
 	if err != nil {
@@ -71,11 +72,12 @@ func (c *inspectCall) inspect(ctx context.Context, pod *corev1.Pod) (inspected, 
 	return r, nil
 }
 
-// settled is how long a container must have run for its usage to be known: what a kubelet or metrics-server says is up to 30 s old.
-const settled = 45 * time.Second
-
-// usageAge is the greatest age of a usage that counts: a kubelet measures each 10 s or so.
-const usageAge = time.Minute
+const (
+	// usageAge is the greatest age of a usage that counts: a kubelet measures each 10 to 15 s, and metrics-server asks it as often.
+	usageAge = 45 * time.Second
+	// settled is how long all containers must have run at that time: a program that starts fills its memory.
+	settled = 30 * time.Second
+)
 
 // roomIn returns an error if the pod may not have the memory that the inspection needs: the kernel would end the pod's largest process.
 func (c *inspectCall) roomIn(ctx context.Context, pod *corev1.Pod) error {
@@ -84,12 +86,16 @@ func (c *inspectCall) roomIn(ctx context.Context, pod *corev1.Pod) error {
 		return nil
 	}
 	used, at, err := c.memoryOf(ctx, pod)
-	if err == nil && time.Since(at) > usageAge {
-		err = errors.New("the kubelet has no new measurement yet; try again in 20 s")
-	}
-	for _, s := range pod.Status.ContainerStatuses {
-		if r := s.State.Running; r != nil && time.Since(r.StartedAt.Time) < settled {
-			err = fmt.Errorf("container %s started less than %s ago; try again then", s.Name, settled)
+	for _, s := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
+		run, last := s.State.Running, s.LastTerminationState.Terminated
+		switch {
+		case err != nil:
+		case time.Since(at) > usageAge:
+			err = fmt.Errorf("its last measurement is of %s; try again in %s", at.Format(time.TimeOnly), usageAge)
+		case run != nil && at.Sub(run.StartedAt.Time) < settled:
+			err = fmt.Errorf("container %s started less than %s before its last measurement; try again in %s", s.Name, settled, usageAge)
+		case last != nil && last.Reason == "OOMKilled":
+			err = fmt.Errorf("container %s has used up its limit before (OOMKilled)", s.Name)
 		}
 	}
 	switch {
@@ -111,14 +117,14 @@ func (c *inspectCall) memoryOf(ctx context.Context, pod *corev1.Pod) (used int64
 		Timestamp  time.Time
 		Containers []struct{ Usage corev1.ResourceList }
 	}
-	if err := c.raw(ctx, &metrics, "/apis/metrics.k8s.io/v1beta1/namespaces", pod.Namespace, "pods", pod.Name); err == nil && len(metrics.Containers) > 0 {
+	if err := c.raw(ctx, &metrics, fmt.Sprintf("/apis/metrics.k8s.io/v1beta1/namespaces/%s/pods/%s", pod.Namespace, pod.Name)); err == nil && len(metrics.Containers) > 0 {
 		for _, container := range metrics.Containers {
 			used += container.Usage.Memory().Value()
 		}
 		return used, metrics.Timestamp, nil
 	}
 	var summary stats.Summary
-	if err := c.raw(ctx, &summary, "/api/v1/nodes", pod.Spec.NodeName, "proxy/stats/summary"); err != nil {
+	if err := c.raw(ctx, &summary, "/api/v1/nodes/"+pod.Spec.NodeName+"/proxy/stats/summary", "only_cpu_and_memory"); err != nil {
 		return 0, at, fmt.Errorf("no metrics, and from the kubelet: %w", err)
 	}
 	for _, p := range summary.Pods {

@@ -119,35 +119,43 @@ func TestInspectRefuses(t *testing.T) {
 		args   string
 		want   string
 	}{
-		"no names":                  {args: "-o table", want: "names of pods"},
-		"names and a selector":      {args: "feed -l a=b", want: "exclude each other"},
-		"another kind":              {args: "job/feed", want: "neither pod/NAME"},
-		"an unknown check":          {args: "feed --require Speed", want: `"Speed"`},
-		"an unknown format":         {args: "feed -o yaml", want: "--output"},
-		"no such pod":               {args: "pod/none", want: `"none" not found`},
-		"no such container":         {args: "feed -c db", want: `no container "db"; there are app`},
-		"a pod that does not run":   {change: waiting("ContainerCreating"), want: "does not run (ContainerCreating); wait"},
-		"a pod that crashes":        {change: waiting("CrashLoopBackOff"), want: "restarts again and again (CrashLoopBackOff, last exit code 2): repair"},
-		"a pod that ended":          {change: func(s *apiServer) { s.pods[feed].Status.Phase = corev1.PodSucceeded }, want: "has ended"},
-		"a static pod":              {change: func(s *apiServer) { s.pods[feed].Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }, want: "static pod"},
-		"Windows":                   {change: func(s *apiServer) { s.pods[feed].Spec.OS = &corev1.PodOS{Name: corev1.Windows} }, want: "Windows"},
-		"a pod that is deleted":     {change: func(s *apiServer) { s.pods[feed].DeletionTimestamp = &metav1.Time{Time: time.Now()} }, want: "being deleted"},
-		"no image":                  {change: func(s *apiServer) { s.managerArgs = nil }, want: "--image"},
-		"a full pod":                {change: uses(4e7, time.Now()), want: "it uses 38 of 64 MiB of memory, and the inspection needs 32Mi"},
-		"an old measurement":        {change: uses(2e6, time.Now().Add(-time.Hour)), want: "--memory-free"},
-		"a pod that was just begun": {change: uses(0, time.Now()), want: "--memory-free"},
-		"an unknown use of memory":  {change: func(s *apiServer) { s.kubeletSummary = "" }, want: "--memory-free"},
+		"no names":                           {args: "-o table", want: "names of pods"},
+		"names and a selector":               {args: "feed -l a=b", want: "exclude each other"},
+		"another kind":                       {args: "job/feed", want: "neither pod/NAME"},
+		"an unknown check":                   {args: "feed --require Speed", want: `"Speed"`},
+		"an unknown format":                  {args: "feed -o yaml", want: "--output"},
+		"no such pod":                        {args: "pod/none", want: `"none" not found`},
+		"no such container":                  {args: "feed -c db", want: `no container "db"; there are app`},
+		"a pod that does not run":            {change: waiting("ContainerCreating"), want: "does not run (ContainerCreating); wait"},
+		"a pod that crashes":                 {change: waiting("CrashLoopBackOff"), want: "restarts again and again (CrashLoopBackOff, last exit code 2): repair"},
+		"a pod that ended":                   {change: func(s *apiServer) { s.pods[feed].Status.Phase = corev1.PodSucceeded }, want: "has ended"},
+		"a static pod":                       {change: func(s *apiServer) { s.pods[feed].Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }, want: "static pod"},
+		"Windows":                            {change: func(s *apiServer) { s.pods[feed].Spec.OS = &corev1.PodOS{Name: corev1.Windows} }, want: "Windows"},
+		"a pod that was inspected too often": {change: func(s *apiServer) { s.pods[feed].Spec.EphemeralContainers = make([]corev1.EphemeralContainer, 200) }, want: "start the pod again"},
+		"a pod that is deleted":              {change: func(s *apiServer) { s.pods[feed].DeletionTimestamp = &metav1.Time{Time: time.Now()} }, want: "being deleted"},
+		"no image":                           {change: func(s *apiServer) { s.managerArgs = nil }, want: "--image"},
+		"a full pod":                         {change: uses(4e7, time.Now()), want: "it uses 38 of 64 MiB of memory, and the inspection needs 32Mi"},
+		"an old measurement":                 {change: uses(2e6, time.Now().Add(-time.Hour)), want: "--memory-free"},
+		"a pod that was just begun":          {change: uses(0, time.Now()), want: "--memory-free"},
+		"an unknown use of memory":           {change: func(s *apiServer) { s.kubeletSummary = "" }, want: "--memory-free"},
 		"a full pod, by metrics-server": {change: func(s *apiServer) {
 			s.podMetrics = fmt.Sprintf(`{"timestamp":%q,"containers":[{"usage":{"memory":"20Mi"}},{"usage":{"memory":"18Mi"}}]}`, time.Now().Format(time.RFC3339))
 		}, want: "it uses 38 of 64 MiB of memory"},
 		"an old measurement of metrics-server": {change: func(s *apiServer) {
 			s.podMetrics = fmt.Sprintf(`{"timestamp":%q,"containers":[{"usage":{"memory":"2Mi"}}]}`, time.Now().Add(-time.Hour).Format(time.RFC3339))
-		}, want: "no new measurement"},
+		}, want: "its last measurement is of"},
 		"a Deployment without pods": {args: "deploy/idle", want: "deploy/idle has no running pod"},
 		"no such StatefulSet":       {args: "sts/none", want: `"none" not found`},
 		"a container that just started": {change: func(s *apiServer) {
 			s.pods[feed].Status.ContainerStatuses[0].State.Running.StartedAt = metav1.Now()
-		}, want: "started less than 45s ago"},
+		}, want: "started less than 30s before its last measurement"},
+		"a container that was ended for its memory": {change: func(s *apiServer) {
+			s.pods[feed].Status.ContainerStatuses[0].LastTerminationState.Terminated = &corev1.ContainerStateTerminated{Reason: "OOMKilled"}
+		}, want: "has used up its limit before (OOMKilled)"},
+		"a measurement from before the start": {change: func(s *apiServer) {
+			s.pods[feed].Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(time.Now().Add(-40 * time.Second))
+			s.kubeletSummary = summaryOf(2e6, time.Now().Add(-20*time.Second))
+		}, want: "started less than 30s before its last measurement"},
 		"a pod that the kubelet refused": {change: func(s *apiServer) {
 			s.pods[feed].Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "TopologyAffinityError"}
 		}, want: "has ended (TopologyAffinityError)"},
@@ -162,6 +170,10 @@ func TestInspectRefuses(t *testing.T) {
 		"an agent that fails": {change: func(s *apiServer) {
 			s.kubelet = endedAs(corev1.ContainerStateTerminated{ExitCode: 1, Message: `{"reason":"AgentFailed","message":"no process of the container is visible"}`})
 		}, want: "no process of the container is visible"},
+		"a target that restarts and takes the agent with it": {change: func(s *apiServer) {
+			end := endedAs(corev1.ContainerStateTerminated{ExitCode: 137})
+			s.kubelet = func(p *corev1.Pod) { end(p); p.Status.ContainerStatuses[0].RestartCount++ }
+		}, want: "restarted during the inspection"},
 		"an agent of another version": {change: func(s *apiServer) {
 			var log bytes.Buffer
 			_ = result.Inspection{Version: result.InspectionVersion}.Write(&log)

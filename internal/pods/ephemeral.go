@@ -18,6 +18,9 @@ import (
 // EphemeralMemory is what an inspection needs within the memory limit of the pod, with a margin. The agent itself used 14 MiB.
 var EphemeralMemory = resource.MustParse("32Mi")
 
+// maxEphemeral bounds the ephemeral containers of a pod, which nobody can remove: an object of the API has some 1.5 MiB at most.
+const maxEphemeral = 200
+
 // ContainerOf returns a container of a pod and its status: the one with a name or, without one, the pod's first.
 func ContainerOf(p *corev1.Pod, name string) (*corev1.Container, *corev1.ContainerStatus, error) {
 	if name == "" {
@@ -49,6 +52,8 @@ func Uninspectable(p *corev1.Pod, s *corev1.ContainerStatus) error {
 		return errors.New("it is being deleted; inspect the pod that replaces it")
 	case Ended(p):
 		return fmt.Errorf("it has ended (%s); inspect it while it runs", cmp.Or(p.Status.Reason, string(p.Status.Phase)))
+	case len(p.Spec.EphemeralContainers) >= maxEphemeral:
+		return fmt.Errorf("it has %d ephemeral containers, which Kubernetes cannot remove: start the pod again", len(p.Spec.EphemeralContainers))
 	case waiting != nil && terminated != nil:
 		return fmt.Errorf("container %s restarts again and again (%s, last exit code %d): repair it first, see kubectl logs --previous", s.Name, waiting.Reason, terminated.ExitCode)
 	case s.State.Running == nil && waiting != nil:

@@ -146,7 +146,7 @@ func settle(ctx context.Context, guests ...*corev1.Pod) {
 		Eventually(func() []corev1.ContainerStatus {
 			Expect(kube.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
 			return p.Status.ContainerStatuses
-		}).WithTimeout(2*soon).Should(ContainElement(HaveField("Ready", true)), p.Name)
+		}).WithTimeout(4*soon).Should(ContainElement(HaveField("Ready", true)), p.Name)
 	}
 }
 
@@ -173,6 +173,9 @@ var _ = Describe("kubectl tailgate inspect", Label("inspect"), needs("pods of it
 			"ipam": {"type": "host-local", "dataDir": "` + filepath.Dir(localcluster.Kubeconfig(options)) + `/ipam", "subnet": "198.18.83.0/24"}}`}
 		Expect(kube.Create(ctx, other)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) { Expect(kube.Delete(ctx, other)).To(Succeed()) })
+		like := benchmark("like", short, single, overVFs)
+		create(ctx, like)
+		eventuallyCompletes(ctx, like)
 		program := occupants(ctx)
 		vf := over(here.VF.NetworkRef.Name, here.VF.ResourceName)
 
@@ -187,19 +190,26 @@ var _ = Describe("kubectl tailgate inspect", Label("inspect"), needs("pods of it
 			guest(ctx, "user", "/program/occupant setuid", "", "80Mi", program, asRoot),
 			guest(ctx, "root", "/program/occupant idle", "", "80Mi", program, asRoot),
 			guest(ctx, "onload", hold, "", "80Mi", withVariable("LD_PRELOAD", "/opt/libonload.so")),
-			guest(ctx, "full", "/program/occupant fill 56", "", "80Mi", program),
+			guest(ctx, "full", "/program/occupant fill 40", "", "64Mi", program),
+			guest(ctx, "half", "/program/occupant fill 24", "", "64Mi", program),
 			guest(ctx, "small", hold, "", "24Mi"),
 		}
 		settle(ctx, guests...)
 
 		By("a pod that has just started")
-		code, _, said := inspectPods(ctx, "guest-right")
+		code, all, said := inspectPods(ctx, "guest-right")
 		Expect(code).To(Equal(3))
-		Expect(said).To(And(ContainSubstring("started less than"), HaveSuffix("\n"), Not(MatchRegexp("\n.+"))))
-		time.Sleep(50 * time.Second)
+		Expect(said).To(And(ContainSubstring("--memory-free"), HaveSuffix("\n"), Not(MatchRegexp("\n.+"))))
+
+		By("a pod without enough memory, which is refused at any time from its start")
+		for began := time.Now(); time.Since(began) < 75*time.Second; time.Sleep(2 * time.Second) {
+			code, all, _ = inspectPods(ctx, "guest-full")
+			Expect(code).To(Equal(3))
+			Expect(all).To(BeEmpty())
+		}
 
 		By("a pod that is placed right")
-		code, all, _ := inspectPods(ctx, "-l", "guest=right", "--require", "ThreadsOnCPUs,CPUsOnNUMANode,NUMALocal,Device,Function=VF,MTU=1500,CPUQuota,Link")
+		code, all, _ = inspectPods(ctx, "-l", "guest=right", "--require", "ThreadsOnCPUs,CPUsOnNUMANode,NUMALocal,Device,Function=VF,MTU=1500,CPUQuota,Link")
 		Expect(code).To(BeZero())
 		Expect(all).To(ConsistOf(HaveField("Outcome", v1alpha1.VerdictPass)))
 		// All else of this machine may run on its CPU.
@@ -223,6 +233,7 @@ var _ = Describe("kubectl tailgate inspect", Label("inspect"), needs("pods of it
 			{"user", "--require ThreadsOnCPUs", proof.ThreadsOnCPUs, unknown, 2},
 			{"root", "--require CPUQuota", v1alpha1.ProofCPUQuota, proved, 0},
 			{"onload", "", v1alpha1.ProofAcceleration, failed, 0},
+			{"half", "--require ThreadsOnCPUs", proof.ThreadsOnCPUs, proved, 0},
 		} {
 			By(c.name + " " + c.args)
 			code, all, _ := inspectPods(ctx, append([]string{"guest-" + c.name}, strings.Fields(c.args)...)...)
@@ -234,13 +245,21 @@ var _ = Describe("kubectl tailgate inspect", Label("inspect"), needs("pods of it
 			Expect(code).To(Equal(c.code))
 		}
 
+		By("the conditions of a stored benchmark, which its client had, and a pod without its settings has not")
+		code, all, _ = inspectPods(ctx, "guest-right", "--like", "lbench/like")
+		Expect(all).To(HaveLen(1))
+		likeness := all[0].Lines[len(all[0].Lines)-1]
+		Expect(likeness).To(And(HaveField("Check", proof.Like), HaveField("State", BeElementOf(proved, failed, unknown))))
+		Expect(code).To(Equal(map[v1alpha1.ProofState]int{proved: 0, failed: 1, unknown: 2}[likeness.State]))
+
 		By("what cannot be inspected")
 		for args, want := range map[string]string{
-			"guest-full":          "MiB of memory, and the inspection needs",
-			"guest-small":         "its memory limit is 24Mi",
-			"guest-right -c none": `no container "none"; there are app`,
-			"guest-none":          `"guest-none" not found`,
-			"-l guest=none":       "has no running pod",
+			"guest-full":                     "MiB of memory, and the inspection needs",
+			"guest-small":                    "its memory limit is 24Mi",
+			"guest-right -c none":            `no container "none"; there are app`,
+			"guest-none":                     `"guest-none" not found`,
+			"guest-right --like lbench/none": "there is no LatencyBenchmark none",
+			"-l guest=none":                  "has no running pod",
 			"guest-shared --as system:serviceaccount:default:nobody --image x": "grant ClusterRole tailgate-inspect",
 		} {
 			code, all, said := inspectPods(ctx, strings.Fields(args)...)
@@ -329,12 +348,19 @@ var _ = Describe("kubectl tailgate inspect", Label("inspect"), needs("pods of it
 			Expect(kube.Create(ctx, p)).To(Succeed())
 			DeferCleanup(func(ctx context.Context) { Expect(client.IgnoreNotFound(kube.Delete(ctx, p))).To(Succeed()) })
 		}
+		// A container that crash-loops also runs now and then.
+		Eventually(func() []corev1.ContainerStatus {
+			Expect(kube.Get(ctx, client.ObjectKeyFromObject(crashing), crashing)).To(Succeed())
+			return crashing.Status.ContainerStatuses
+		}).WithTimeout(measured).Should(ContainElement(HaveField("State.Waiting", HaveField("Reason", "CrashLoopBackOff"))))
+		Eventually(func() corev1.PodPhase {
+			Expect(kube.Get(ctx, client.ObjectKeyFromObject(ended), ended)).To(Succeed())
+			return ended.Status.Phase
+		}).WithTimeout(measured).Should(Equal(corev1.PodFailed))
 		for name, want := range map[string]string{"crashing": "restarts again and again", "pending": "does not run; wait", "ended": "has ended"} {
-			Eventually(func() string {
-				code, _, said := inspectPods(ctx, "guest-"+name)
-				Expect(code).To(Equal(3))
-				return said
-			}).WithTimeout(2*soon).Should(And(ContainSubstring(want), HaveSuffix("\n"), Not(MatchRegexp("\n.+"))), name)
+			code, _, said := inspectPods(ctx, "guest-"+name)
+			Expect(code).To(Equal(3))
+			Expect(said).To(And(ContainSubstring(want), HaveSuffix("\n"), Not(MatchRegexp("\n.+"))), name)
 		}
 		undisturbed(ctx, unlimited)
 	})
