@@ -155,10 +155,10 @@ func (v *filesVerdict) run(ctx context.Context, stdout, stderr io.Writer) error 
 		}
 		text = append(text, '\n')
 	}
-	if err := emit(stdout, text, nil); err != nil || exitCode(s) == exitPass {
+	if err := emit(stdout, text, nil); err != nil || exitCode(s.Outcome) == exitPass {
 		return err
 	}
-	return ended{code: exitCode(s)}
+	return ended{code: exitCode(s.Outcome)}
 }
 
 // criteria reads the rules. Their limits are checked by the kind's definition.
