@@ -14,7 +14,7 @@ const Label = "tailgate.dev/policy"
 
 // Policies are the values of Label in config/policy.
 var Policies = []string{
-	"gate-operate", "manager-budgets", "manager-events", "manager-finalizers", "manager-nodes", "manager-objects", "manager-own-pods", "manager-pods",
+	"gate-operate", "graces", "manager-budgets", "manager-events", "manager-finalizers", "manager-nodes", "manager-objects", "manager-own-pods", "manager-pods",
 	"manager-secrets", "requests", "secrets",
 }
 

@@ -450,7 +450,7 @@ spec:
 		Eventually(images(ctx, namespace)).Should(ConsistOf("trading:v2"))
 	})
 
-	It("Prometheus, scrapes with a token over verified TLS, and the alerts follow the gate", func(ctx SpecContext) {
+	DescribeTable("scrapes with a token over verified TLS, and the alerts follow the gate:", func(ctx SpecContext, prometheus string) {
 		serving, ca := mountCertificate()
 		w, address, manager := passingGate(ctx, serving)
 		dir := GinkgoT().TempDir()
@@ -505,7 +505,7 @@ spec:
 		Expect(err).NotTo(HaveOccurred())
 		Expect(os.WriteFile(filepath.Join(dir, "token"), []byte(request.Status.Token), 0o600)).To(Succeed())
 		listen := freeAddress()
-		executePeer(ctx, "prometheus", nil, "--config.file="+filepath.Join(dir, "prometheus.yaml"), "--storage.tsdb.path="+filepath.Join(dir, "data"),
+		executePeer(ctx, prometheus, nil, "--config.file="+filepath.Join(dir, "prometheus.yaml"), "--storage.tsdb.path="+filepath.Join(dir, "data"),
 			"--web.listen-address="+listen)
 		ask := func(path string, into any) error {
 			response, err := http.Get("http://" + listen + "/api/v1/" + path)
@@ -561,7 +561,10 @@ spec:
 		By("no manager")
 		Eventually(manager.Kill()).Should(gexec.Exit())
 		Eventually(alerts).WithTimeout(5 * time.Minute).Should(ContainElements("TailgateGateNotPassed firing", "TailgateManagerAbsent firing"))
-	})
+	},
+		Entry("Prometheus 3", "prometheus"),
+		Entry("Prometheus 2", "prometheus2"),
+	)
 
 	It("cert-manager, issues the certificate of the manager and rotates it while a client requests verdicts, and no request fails", func(ctx SpecContext) {
 		installPeer(ctx, "cert-manager", "github.com/cert-manager/cert-manager", "deploy", "crds")

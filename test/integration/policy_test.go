@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -187,6 +188,37 @@ var _ = Describe("The policies of config/policy", func() {
 		Eventually(create).WithArguments(k8s, pods.SecretName(b)).Should(MatchError(ContainSubstring("are the manager's to create")))
 		Expect(create(k8s, "tailgate-serving-cert")).To(Succeed())
 		Expect(create(as(managerUser), pods.SecretName(b))).To(Succeed())
+	})
+
+	It("refuse to delete or evict the operator's pods with a grace period of more than ten minutes", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		pod := func(name, command string) *corev1.Pod {
+			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+			p.Spec.Containers = []corev1.Container{{Name: "c", Image: "i", Command: []string{command}}, {Name: "d", Image: "i"}}
+			Expect(k8s.Create(ctx, p)).To(Succeed())
+			return p
+		}
+		remove := func(p *corev1.Pod, seconds int64) error {
+			return k8s.Delete(ctx, p, client.DryRunAll, client.GracePeriodSeconds(seconds))
+		}
+		evict := func(p *corev1.Pod, seconds int64) error {
+			return k8s.SubResource("eviction").Create(ctx, p, &policyv1.Eviction{DeleteOptions: &metav1.DeleteOptions{GracePeriodSeconds: &seconds, DryRun: []string{metav1.DryRunAll}}})
+		}
+		refused := MatchError(ContainSubstring("delete or evict them with a grace period of at most 600 seconds"))
+		own, hold := pod("b-r1-a1-server", "/usr/local/bin/tailgate-agent"), pod("g-n-0123abcd-hold", "/usr/local/bin/tailgate-agent")
+		Eventually(remove).WithArguments(own, int64(601)).Should(refused)
+		for _, p := range []*corev1.Pod{own, hold} {
+			Expect(remove(p, 365*24*3600)).To(refused)
+			Expect(evict(p, 601)).To(refused)
+			Expect(remove(p, 600)).To(Succeed())
+			Expect(evict(p, 600)).To(Succeed())
+			Expect(k8s.Delete(ctx, p, client.DryRunAll)).To(Succeed(), "with its own")
+			Expect(k8s.SubResource("eviction").Create(ctx, p, &policyv1.Eviction{})).To(Succeed())
+		}
+		Expect(k8s.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(namespace), client.DryRunAll, client.GracePeriodSeconds(601))).NotTo(Succeed())
+		other := pod("other", "/bin/sh")
+		Expect(remove(other, 365*24*3600)).To(Succeed(), "pods of others")
+		Expect(evict(other, 365*24*3600)).To(Succeed())
 	})
 
 	It("let users of tailgate-gate-operate write the two requests of verifications, in their own names", func(ctx SpecContext) {

@@ -30,6 +30,8 @@ const (
 	runcVersion       = "v1.3.6"
 	promtoolVersion   = "v0.313.5" // version of the module; Prometheus calls it 3.13.5
 	prometheusVersion = "v0.316.0"
+	// prometheus2Version is 2.55.1, the last version of Prometheus 2.
+	prometheus2Version = "v0.55.1"
 
 	// Versions of the peers that `make peers` tests with. Later versions of Argo Rollouts need a later Go, and later versions of Flagger
 	// are not available as a module.
@@ -126,6 +128,17 @@ func runcComponent() component {
 	}
 }
 
+// prometheus2 returns a command of Prometheus 2, whose name ends with 2.
+func prometheus2(command string) component {
+	return component{
+		Name: "prometheus2", Version: prometheus2Version,
+		Packages: map[string]string{command + "2": "github.com/prometheus/prometheus/cmd/" + command},
+		Args:     []string{"-tags", "remove_all_sd", "-ldflags", "-s -w"},
+		Env:      static,
+		Hint:     "about 2 minutes",
+	}
+}
+
 // peers holds the commands of other projects that tests run beside Tailgate, by name.
 var peers = map[string]component{
 	"promtool": { // It tests Prometheus rules.
@@ -143,6 +156,8 @@ var peers = map[string]component{
 		Env:      static,
 		Hint:     "about 2 minutes",
 	},
+	"prometheus2": prometheus2("prometheus"),
+	"promtool2":   prometheus2("promtool"),
 	"argo-rollouts": {
 		Name: "argo-rollouts", Version: rolloutsVersion,
 		Packages: map[string]string{"argo-rollouts": "github.com/argoproj/argo-rollouts/cmd/rollouts-controller"},

@@ -18,15 +18,18 @@ import (
 	"github.com/tailgate-dev/tailgate/test/localcluster"
 )
 
-// promtool runs promtool. The first run on a machine builds it, which takes some minutes.
-func promtool(t *testing.T, args ...string) {
+// engines are the promtool of Prometheus 3 and the promtool of Prometheus 2.
+var engines = []string{"promtool", "promtool2"}
+
+// run runs a promtool. The first run on a machine builds it, which takes some minutes.
+func run(t *testing.T, promtool string, args ...string) {
 	t.Helper()
-	path, err := localcluster.Peer(context.Background(), os.Stderr, "promtool")
+	path, err := localcluster.Peer(context.Background(), os.Stderr, promtool)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if output, err := exec.CommandContext(t.Context(), path, args...).CombinedOutput(); err != nil {
-		t.Fatalf("promtool %v: %v\n%s", args, err, output)
+		t.Fatalf("%s %v: %v\n%s", promtool, args, err, output)
 	}
 }
 
@@ -39,7 +42,9 @@ func check(t *testing.T, of groups, flags ...string) (dir string) {
 	}
 	dir = t.TempDir()
 	write(t, filepath.Join(dir, "rules.yaml"), data)
-	promtool(t, slices.Concat([]string{"check", "rules"}, flags, []string{filepath.Join(dir, "rules.yaml")})...)
+	for _, promtool := range engines {
+		run(t, promtool, slices.Concat([]string{"check", "rules"}, flags, []string{filepath.Join(dir, "rules.yaml")})...)
+	}
 	return dir
 }
 
@@ -58,7 +63,9 @@ func TestAlerts(t *testing.T) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			target := filepath.Join(dir, "test-"+filepath.Base(path))
 			write(t, target, read(t, path))
-			promtool(t, "test", "rules", target)
+			for _, promtool := range engines {
+				run(t, promtool, "test", "rules", target)
+			}
 		})
 	}
 }
