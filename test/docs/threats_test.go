@@ -38,11 +38,11 @@ func TestThreatsAreTested(t *testing.T) {
 				}
 				all.Write(content)
 			}
-			for _, name := range regexp.MustCompile(`Test[A-Za-z]+|"[^"]+`).FindAllString(m[2], -1) {
+			for _, name := range regexp.MustCompile(`Test[A-Za-z]+|"[^"]+"`).FindAllString(m[2], -1) {
 				found++
 				text := "func " + name + "("
 				if strings.HasPrefix(name, `"`) {
-					text = "(" + name
+					text = "(" + strings.TrimSuffix(name, `"`)
 				}
 				if !strings.Contains(all.String(), text) {
 					t.Errorf("%s: docs/internals/threats.md names %s, which %s does not have", attack, name, m[1])
