@@ -127,31 +127,26 @@ func Command() *cobra.Command {
 		Use:         "kubectl-tailgate",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: name},
 		Short:       "Tailgate's latency benchmarks: their results and verdicts",
+		Example: "  " + name + " run -f x2522.yaml\n  " + name + " get x2522\n  " + name + " gate lgate/trading --wait --timeout 1h",
 		// Run prints the error; a user who mistyped a flag need not read all of them.
-		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true,
+		SilenceErrors: true, SilenceUsage: true,
 	}
 	cluster.addFlags(root.PersistentFlags())
-	root.AddCommand(
-		newAccept(cluster),
-		newAttempts(cluster),
-		newCalibrate(cluster),
-		newCompare(cluster),
-		newDoctor(cluster),
-		newExport(cluster),
-		newGate(cluster),
-		newGet(cluster),
-		newImport(),
-		newInspect(cluster),
-		newPlan(cluster),
-		newPublished(),
-		newReport(cluster),
-		newReportBug(cluster),
-		newRerun(cluster),
-		newRun(cluster),
-		newVerdict(),
-		newVerify(cluster),
-		newVersion(cluster),
-	)
+	for _, group := range []struct {
+		title string
+		verbs []*cobra.Command
+	}{
+		{"Measure", []*cobra.Command{newPlan(cluster), newRun(cluster), newGet(cluster), newCompare(cluster), newReport(cluster), newRerun(cluster)}},
+		{"Hold nodes back", []*cobra.Command{newGate(cluster), newVerify(cluster), newAccept(cluster), newCalibrate(cluster)}},
+		{"Find what is wrong", []*cobra.Command{newDoctor(cluster), newInspect(cluster), newAttempts(cluster), newReportBug(cluster), newVersion(cluster)}},
+		{"Results without a cluster", []*cobra.Command{newExport(cluster), newImport(), newVerdict(), newPublished()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title + ":"})
+		for _, verb := range group.verbs {
+			verb.GroupID = group.title
+			root.AddCommand(verb)
+		}
+	}
 	return root
 }
 
