@@ -1,6 +1,7 @@
 package benchmark
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -48,9 +49,7 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (step, error) 
 		if s.taken {
 			b.Status.Active.PodSuffix = randomPart()
 		}
-		if b.Status.StartTime == nil {
-			b.Status.StartTime = &metav1.Time{Time: w.now}
-		}
+		b.Status.StartTime = cmp.Or(b.Status.StartTime, &metav1.Time{Time: w.now})
 	case stepWithdraw:
 		// Nothing was attempted: the attempt is not listed, and its number is used again. If the claim was the first one, the
 		// benchmark has not started, and has no precedence over benchmarks that wait.

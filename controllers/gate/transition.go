@@ -193,9 +193,7 @@ var (
 	countSetback = effect{[]statusField{fieldSetback}, func(c *change) {
 		next := turns.OfNode.Setback(c.status.Setback, c.reason, c.message, c.now)
 		if b := c.before.Benchmark; b != nil {
-			if next.StartTime == nil {
-				next.StartTime = &b.StartTime
-			}
+			next.StartTime = cmp.Or(next.StartTime, &b.StartTime)
 			peers := slices.DeleteFunc(slices.Clone(next.Peers), func(p string) bool { return p == b.Peer })
 			peers = slices.Insert(peers, 0, b.Peer)
 			next.Peers = peers[:min(len(peers), maxSetbackPeers)]
@@ -351,9 +349,7 @@ func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 }
 
 func (c *change) requests() *v1alpha1.ProcessedRequests {
-	if c.status.Requests == nil {
-		c.status.Requests = &v1alpha1.ProcessedRequests{}
-	}
+	c.status.Requests = cmp.Or(c.status.Requests, &v1alpha1.ProcessedRequests{})
 	return c.status.Requests
 }
 

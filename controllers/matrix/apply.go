@@ -201,9 +201,7 @@ func (r *Reconciler) claim(ctx context.Context, w *world, number int32) error {
 	}
 	m.Status.Running = append(m.Status.Running, running)
 	slices.SortFunc(m.Status.Running, func(x, y v1alpha1.RunningPair) int { return cmp.Compare(x.Number, y.Number) })
-	if m.Status.StartTime == nil {
-		m.Status.StartTime = &metav1.Time{Time: w.now}
-	}
+	m.Status.StartTime = cmp.Or(m.Status.StartTime, &metav1.Time{Time: w.now})
 	return nil
 }
 

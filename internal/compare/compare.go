@@ -21,18 +21,16 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/stats"
+	"github.com/tailgate-dev/tailgate/internal/text"
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
 // Reasons why a comparison is impossible, for errors.Is.
 var (
-	// ErrNoVariant is returned for a variant that a benchmark does not have.
-	ErrNoVariant = errors.New("no such variant")
-	// ErrNothingInCommon is returned for sides that have no cell in common.
+	ErrNoVariant       = errors.New("no such variant")
 	ErrNothingInCommon = errors.New("nothing to compare")
 )
 
-// Side is one side of a comparison.
 type Side struct {
 	Name string
 	// Variant is the only variant to compare; empty for all variants.
@@ -40,7 +38,6 @@ type Side struct {
 	Results judge.Results
 }
 
-// Comparison is the result of a comparison.
 type Comparison struct {
 	Baseline  string `json:"baseline"`
 	Candidate string `json:"candidate"`
@@ -164,8 +161,7 @@ func (s Side) imported() bool {
 	return slices.ContainsFunc(s.Results.Variants, func(v *rounds.Variant) bool { return v.First != nil && v.First.Client.Imported != "" })
 }
 
-// unlike returns an error for results of two tools, which time other things. Packets of a server are captured in the same way whichever
-// program is the client.
+// unlike returns an error for results of two tools, which time other things; captures are alike.
 func unlike(baseline, candidate Side) error {
 	b, a := baseline.Results.Spec.Tool, candidate.Results.Spec.Tool
 	if b == a || captures(baseline) && captures(candidate) {
@@ -239,10 +235,7 @@ func pairVariants(baseline, candidate Side) ([]pair, error) {
 func variantList(names []string) string { return "variants " + strings.Join(names, ", ") }
 
 func variantsOf(s Side) ([]string, error) {
-	var names []string
-	for _, v := range plan.Variants(s.Results.Spec) {
-		names = append(names, v.Name)
-	}
+	names := text.Of(plan.Variants(s.Results.Spec), func(v v1alpha1.Variant) string { return v.Name })
 	switch {
 	case s.Variant == "":
 		return names, nil

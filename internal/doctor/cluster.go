@@ -242,10 +242,7 @@ func onloadAnywhere(o Observed) []Line {
 const podNetwork = "pod network"
 
 func mtus(o Observed) []Line {
-	subjects := []string{podNetwork}
-	for _, n := range o.Networks {
-		subjects = append(subjects, n.Name)
-	}
+	subjects := append([]string{podNetwork}, text.Of(o.Networks, func(n Network) string { return n.Name })...)
 	var lines []Line
 	for _, subject := range subjects {
 		byMTU := map[string][]string{}

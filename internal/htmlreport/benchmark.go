@@ -292,7 +292,6 @@ type part struct {
 	Percent     string
 }
 
-// causesOf returns the attributions of all cells that have them.
 func causesOf(collected *rounds.Collection) []cause {
 	var all []cause
 	for _, v := range collected.Variants {

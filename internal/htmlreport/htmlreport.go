@@ -20,7 +20,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/export"
 )
 
-// ErrNothingToShow is returned if there are no benchmarks.
 var ErrNothingToShow = errors.New("nothing to show")
 
 // The style, the scripts, and the licence of the library, which must be included in all copies.

@@ -1,6 +1,7 @@
 package htmlreport
 
 import (
+	"cmp"
 	"math"
 	"strconv"
 
@@ -38,7 +39,6 @@ func orNone(text string) string {
 	return text
 }
 
-// judgedRules returns the verdicts of the rules with their pictures.
 func judgedRules(rules []v1alpha1.Rule, verdicts []v1alpha1.RuleVerdict) []judgedRule {
 	var all []judgedRule
 	for _, v := range verdicts {
@@ -63,9 +63,7 @@ func (j *judgedRule) draw(limit float64) {
 	}
 	estimate, lower, upper := value(j.Estimate), value(j.Lower), value(j.Upper)
 	unbounded := math.Inf(1) // because messages were lost
-	if estimate == nil {
-		estimate = &unbounded
-	}
+	estimate = cmp.Or(estimate, &unbounded)
 	var at func(float64) float64
 	var from, to float64
 	if j.Unit == v1alpha1.UnitMessages || limit <= 0 {

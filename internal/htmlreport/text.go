@@ -27,8 +27,7 @@ var (
 // latency formats a latency in microseconds, exact to the nanosecond.
 func latency(ns int64) figure { return figure{Text: micros(ns)} }
 
-// rounded formats a latency, which may be unknown, in microseconds with the decimals that its tool's step leaves: all three
-// if step is 0.
+// rounded formats a latency in microseconds with the decimals of its tool's step (0: all three).
 func rounded(ns *int64, step int64) figure {
 	if ns == nil {
 		return absent

@@ -43,10 +43,7 @@ func KeysOf(gate *v1alpha1.LatencyGate) Keys {
 			all = append(all, devicePrefix+name)
 		}
 	}
-	for _, key := range gate.Spec.Identity.Labels {
-		all = append(all, Label(key))
-	}
-	return all
+	return append(all, text.Of(gate.Spec.Identity.Labels, Label)...)
 }
 
 // Recorded returns the identity keys of a status, for a reader that does not have the gate.

@@ -133,8 +133,7 @@ func matchesAny(patterns []string, key string) bool {
 	return false
 }
 
-// incomparable returns why a cell cannot be compared with the baseline's. A variant's first run
-// represents all: their conditions are equal, or nothing is concluded.
+// incomparable returns why a cell cannot be compared with the baseline's, by their first runs.
 func incomparable(
 	criteria v1alpha1.Criteria, cell verdict.Cell, baseline, candidate *rounds.Variant, matters func(result.Difference) bool,
 ) []verdict.Blocker {

@@ -17,7 +17,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
-// Results holds the results of a benchmark.
 type Results struct {
 	*rounds.Collection
 	// Trouble is why runs are missing, or nothing can be judged; or nil.

@@ -111,14 +111,8 @@ func Variants(spec v1alpha1.LatencyBenchmarkSpec) []v1alpha1.Variant {
 	}
 	variants := make([]v1alpha1.Variant, 0, len(given))
 	for _, v := range given {
-		if v.Network == nil {
-			v.Network = &spec.Network
-		}
-		v.Network = v.Network.DeepCopy()
-		if v.Acceleration == nil {
-			v.Acceleration = spec.Acceleration
-		}
-		v.Acceleration = acceleration(v.Acceleration)
+		v.Network = cmp.Or(v.Network, &spec.Network).DeepCopy()
+		v.Acceleration = acceleration(cmp.Or(v.Acceleration, spec.Acceleration))
 		v.Env = environment(spec.Pods, v.Env)
 		v.Wait = cmp.Or(v.Wait, spec.Workload.Wait, v1alpha1.WaitBlock)
 		v.Muxer = cmp.Or(v.Muxer, spec.Workload.Muxer, v1alpha1.MuxerNone)

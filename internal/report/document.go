@@ -16,6 +16,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/summary"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // Document holds results for programs. Times are whole nanoseconds; unknown figures are absent. A version may get new fields;
@@ -88,11 +89,7 @@ func documentOf(b *v1alpha1.LatencyBenchmark) Document {
 }
 
 func noted(notes []v1alpha1.Note) []string {
-	var lines []string
-	for _, n := range notes {
-		lines = append(lines, n.Name+": "+n.Value)
-	}
-	return lines
+	return text.Of(notes, func(n v1alpha1.Note) string { return n.Name + ": " + n.Value })
 }
 
 func (s sheet) document() (Document, error) {

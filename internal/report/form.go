@@ -13,11 +13,11 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 	"github.com/tailgate-dev/tailgate/internal/summary"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // Errors of a form, for errors.Is.
 var (
-	// ErrUnknownForm is returned for the name of a form that does not exist.
 	ErrUnknownForm = errors.New("unknown format")
 	// ErrNothingToShow is returned by a form for results that it cannot show.
 	ErrNothingToShow = errors.New("nothing to show")
@@ -113,7 +113,6 @@ func (f Form) Write(w io.Writer, b *v1alpha1.LatencyBenchmark, runs []result.Sto
 	return f.write(w, s)
 }
 
-// ShowsPairs reports whether the form shows matrices.
 func (f Form) ShowsPairs() bool { return f.pairs != nil }
 
 // WritePairs prints a matrix from its pairs' status; the error may wrap ErrNothingToShow.
@@ -147,11 +146,7 @@ func (s sheet) roundTrips(key func(r v1alpha1.CellResult) block) [][]v1alpha1.Ce
 }
 
 func warningLines(b *v1alpha1.LatencyBenchmark) []string {
-	var lines []string
-	for _, warning := range b.Status.Warnings {
-		lines = append(lines, warning.Reason+": "+warning.Message)
-	}
-	return lines
+	return text.Of(b.Status.Warnings, func(w v1alpha1.Warning) string { return w.Reason + ": " + w.Message })
 }
 
 // Notes prints lines below the tables, each with a prefix, after a blank line.

@@ -113,8 +113,7 @@ type Check struct {
 	Client, Server v1alpha1.ProofLine
 }
 
-// Checks returns the checks of both endpoints: those that failed, those that are unknown, those that were proved, and notes; each in
-// the order of the client, then those that only the server has.
+// Checks returns both endpoints' checks: failed, unknown, proved, notes; each the client's first.
 func Checks(client, server []v1alpha1.ProofLine) []Check {
 	var all []Check
 	at := func(name string) *Check {

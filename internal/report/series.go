@@ -48,7 +48,6 @@ func AllSeries(b *v1alpha1.LatencyBenchmark, runs []result.Stored) []Series {
 	return all
 }
 
-// seriesOf returns the series of one cell of a variant.
 func seriesOf(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant, cell string, runs []result.Stored) []Series {
 	numbers := plan.RoundNumbers(b)
 	latencyType := v1alpha1.ResultLatencyType(b.Spec.LatencyType)

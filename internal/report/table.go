@@ -170,8 +170,7 @@ func writeColumns(w io.Writer, heading string, flags uint, format string, lines 
 	return t.Flush()
 }
 
-// latencies returns a table for each interval, with a line for each cell of the only variant. With percentiles up to p99.99 below
-// 100 µs it fits into 80 columns.
+// latencies returns a table for each interval; with percentiles to p99.99 it fits into 80 columns.
 func latencies(results []v1alpha1.CellResult) []resultTable {
 	var all []resultTable
 	for _, rows := range ByInterval(results) {
@@ -199,8 +198,7 @@ func counts(heading string, rows []v1alpha1.CellResult) (string, []tableColumn) 
 	return heading, columns
 }
 
-// reached returns the columns of the mean and of the percentiles that any of the rows has. If no tool reports samples, only the mean
-// is exact.
+// reached returns the columns that any of the rows has; without samples only the mean is exact.
 func reached(rows []v1alpha1.CellResult, format func(int64) string) []tableColumn {
 	var columns []tableColumn
 	if slices.ContainsFunc(rows, func(r v1alpha1.CellResult) bool { return r.StepNanoseconds > 0 }) {
@@ -242,7 +240,6 @@ func grouped[T any, K comparable](results []T, key func(T) K) [][]T {
 	return all
 }
 
-// ByCell groups the results by cell.
 func ByCell(results []v1alpha1.CellResult) [][]v1alpha1.CellResult {
 	return grouped(results, func(r v1alpha1.CellResult) string { return r.Name })
 }

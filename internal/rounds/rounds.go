@@ -189,9 +189,7 @@ func (v *Variant) prove(spec v1alpha1.LatencyBenchmarkSpec, run result.Stored) {
 	}
 	lean := run.WithoutMeasurements()
 	v.Proof.Add(spec, v.Variant, run)
-	if v.First == nil {
-		v.First = &lean
-	}
+	v.First = cmp.Or(v.First, &lean)
 	v.Last = &lean
 	if v.Unequal == "" {
 		v.Unequal = cmp.Or(Unequal(*v.First, lean, result.Difference.BetweenRounds), imageChanged(*v.First, lean))

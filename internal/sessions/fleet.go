@@ -55,8 +55,7 @@ const (
 	eachSide stats.OneIn = 40
 )
 
-// Tolerances are the smallest tolerances of the rules that compare a value, by its key. Without one, no rule
-// compares it now.
+// Tolerances are the smallest of the rules that compare a value, by its key; others have none.
 type Tolerances map[v1alpha1.ComparedValue]stats.Tolerance
 
 func keysOf(nodes []Node) []key {

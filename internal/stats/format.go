@@ -5,8 +5,7 @@ import (
 	"math"
 )
 
-// FormatLatency formats a latency in nanoseconds for people, with two decimals in the appropriate unit: 840ns, 8.21µs, 1.72ms,
-// 2.31s.
+// FormatLatency formats nanoseconds with two decimals in a fitting unit: 840ns, 8.21µs, 1.72ms.
 func FormatLatency(ns int64) string {
 	if ns < 1_000 {
 		return fmt.Sprintf("%dns", ns)

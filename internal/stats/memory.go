@@ -58,7 +58,6 @@ func vonNeumann(series []float64) (steps, spread float64) {
 	return steps, spread
 }
 
-// Values returns the values of rounds.
 func Values(rounds []Observation) []float64 {
 	values := make([]float64, len(rounds))
 	for i, r := range rounds {

@@ -29,6 +29,5 @@ func StdDev(sum int64, sumOfSquares float64, count int64) int64 {
 	return int64(math.Round(math.Sqrt(variance)))
 }
 
-// HalfRTT returns half of a round-trip time in nanoseconds, rounded down as sfnt-pingpong does. Halving keeps the
-// order, so the half of a percentile is the percentile of the halves.
+// HalfRTT halves nanoseconds, rounded down as sfnt-pingpong does. The order of values stays.
 func HalfRTT(rtt int64) int64 { return rtt / 2 }

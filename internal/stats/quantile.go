@@ -1,5 +1,4 @@
-// Package stats computes the values that are reported for distributions of latencies. It is pure: it knows neither where the
-// samples came from nor how they are stored.
+// Package stats computes what is reported of latency distributions. It is pure.
 //
 // A percentile here is a nearest-rank percentile: the smallest value that at least that share of the samples does not exceed.
 // Shares are ratios of integers, so that no floating-point error can move a rank: 99.9 % of 1000 samples is rank 999, and

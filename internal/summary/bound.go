@@ -10,8 +10,7 @@ import (
 )
 
 const (
-	// maxStatus bounds a status as JSON, in bytes. etcd accepts objects of 1.5 MiB, and the API
-	// server's record of who wrote which field can be as large.
+	// maxStatus is in bytes of JSON. etcd takes 1.5 MiB, and managed fields can be as large.
 	maxStatus   = 512 << 10
 	fewAttempts = 50
 )

@@ -1,6 +1,7 @@
 package summary
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -86,13 +87,9 @@ func distribution(line *cell, each []rounds.Round, d result.Distribution, shown 
 		p, _ := stats.Named(string(name))
 		switch r := d.Percentile(p, line.Lost-d.OverRange); {
 		case r.Lost:
-			if line.LostFrom == "" {
-				line.LostFrom = name
-			}
+			line.LostFrom = cmp.Or(line.LostFrom, name)
 		case r.Needs > 0:
-			if line.NeedsSamples == 0 {
-				line.NeedsSamples = r.Needs
-			}
+			line.NeedsSamples = cmp.Or(line.NeedsSamples, r.Needs)
 		default:
 			line.Percentiles = append(line.Percentiles, v1alpha1.PercentileResult{Name: name, Nanoseconds: shown(r.Ns)})
 		}
@@ -214,9 +211,7 @@ func bandwidth(each []rounds.Round) *v1alpha1.BandwidthResult {
 		received = append(received, int64(math.Round(c.Bandwidth.BitsPerSecond)))
 		sent = append(sent, int64(math.Round(c.Bandwidth.SentBitsPerSecond)))
 		if n := c.Bandwidth.Retransmits; n != nil {
-			if b.Retransmits == nil {
-				b.Retransmits = new(int64(0))
-			}
+			b.Retransmits = cmp.Or(b.Retransmits, new(int64(0)))
 			*b.Retransmits += *n
 		}
 	}

@@ -1,6 +1,5 @@
-// Package summary computes from stored results what statuses and reports show: a line for each cell over all rounds, the
-// observations of the endpoints, the limits of the numbers, and the differences between the pairs of a matrix. It prints
-// nothing.
+// Package summary computes what statuses and reports show from stored results: a line for each
+// cell, observations, limits of the numbers, differences between the pairs of a matrix.
 package summary
 
 import (
@@ -26,7 +25,6 @@ type Summary struct {
 	Headline  *v1alpha1.Summary
 }
 
-// Summarize computes the summary of a benchmark's stored runs.
 func Summarize(c *rounds.Collection) Summary {
 	var s Summary
 	if c.Runs == 0 {
@@ -106,7 +104,6 @@ func Placement(endpoints []v1alpha1.Endpoint) v1alpha1.PlacementState {
 	return PlacementState(!slices.ContainsFunc(endpoints, func(e v1alpha1.Endpoint) bool { return e.Placement != v1alpha1.PlacementVerified }))
 }
 
-// PlacementState returns Verified or Unverified.
 func PlacementState(verified bool) v1alpha1.PlacementState {
 	if verified {
 		return v1alpha1.PlacementVerified

@@ -33,7 +33,6 @@ func (r PairResult) Rank(p v1alpha1.Percentile) int64 {
 	return -1
 }
 
-// Pair returns the nodes of the pair.
 func (r PairResult) Pair() v1alpha1.Pair { return PairOf(r.Of) }
 
 // Placement returns Verified if both endpoints of the result's variant are verified.

@@ -1,6 +1,7 @@
 package turns
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -123,10 +124,7 @@ func priority(template int32, last *v1alpha1.Setback) int32 {
 }
 
 func podsOf(gate *v1alpha1.LatencyGate) *v1alpha1.PodSettings {
-	pods := gate.Spec.Template.Spec.Pods.DeepCopy()
-	if pods == nil {
-		pods = &v1alpha1.PodSettings{}
-	}
+	pods := cmp.Or(gate.Spec.Template.Spec.Pods.DeepCopy(), &v1alpha1.PodSettings{})
 	if !slices.Contains(pods.Tolerations, ofGate) {
 		pods.Tolerations = append(pods.Tolerations, ofGate)
 	}

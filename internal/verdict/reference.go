@@ -92,8 +92,7 @@ func (c Comparison) sessions() string {
 	return fmt.Sprintf(" of %d boots, which differ by SD %.1f %% (%s)", max(c.between.Sessions, 1), 100*sigma, source)
 }
 
-// Compared calls each for the comparisons of rules with maxIncrease or maxDecrease in percent: a cell, a
-// metric, and the tolerance.
+// Compared calls each with cell, metric and tolerance of rules with a relative limit in percent.
 func Compared(criteria v1alpha1.Criteria, cells []Cell, each func(Cell, v1alpha1.Metric, stats.Tolerance)) {
 	for _, r := range criteria.Rules {
 		parsed, err := parseRule(r)

@@ -78,8 +78,7 @@ type Limit struct {
 	Ratio, Least bool
 }
 
-// LimitOf returns the limit of the rule to which a verdict with this text belongs. It returns false if there is none, because the criteria
-// have changed since.
+// LimitOf returns the limit of the rule whose verdict has this text; false if the criteria changed.
 func LimitOf(rules []v1alpha1.Rule, text string) (Limit, bool) {
 	for _, r := range rules {
 		parsed, err := parseRule(r)
@@ -155,9 +154,6 @@ func appendSelector[T any](to []string, name string, values []T) []string {
 	if len(values) == 0 {
 		return to
 	}
-	items := make([]string, 0, len(values))
-	for _, v := range values {
-		items = append(items, fmt.Sprint(v))
-	}
+	items := text.Of(values, func(v T) string { return fmt.Sprint(v) })
 	return append(to, name+" "+text.List(items, shownValues, " "))
 }

@@ -113,8 +113,7 @@ type Judgement struct {
 	looks int
 	// sameSession is true if no rule compares with rounds of another time, which may have had another boot.
 	sameSession bool
-	// remembers is true if the interval of a comparison is wider for the correlation of its rounds: its error is then estimated, and
-	// no number bounds it.
+	// remembers: the interval is wider for correlated rounds; its error is estimated, not bounded.
 	remembers bool
 
 	note string
@@ -200,7 +199,6 @@ func (in Input) mayDecide(j Judgement, all []Comparison) bool {
 
 type cellKey struct{ variant, name string }
 
-// baselines returns the cells with which others are compared.
 func (in Input) baselines() map[cellKey]*Cell {
 	cells := in.Baseline
 	if in.Criteria.Against(v1alpha1.BaselineVariant) {

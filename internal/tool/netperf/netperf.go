@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/text"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
@@ -115,10 +116,7 @@ func (driver) Client(c tool.Cell, t tool.Target) tool.Command {
 		args = append(args, "-L", t.LocalAddress)
 	}
 	args = append(args, sizes...)
-	var names []string
-	for _, v := range valuesOf(c) {
-		names = append(names, v.name)
-	}
+	names := text.Of(valuesOf(c), func(v value) string { return v.name })
 	return tool.Command{Path: program, Args: append(args, "-k", strings.Join(names, ","))}
 }
 
