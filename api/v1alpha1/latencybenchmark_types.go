@@ -24,6 +24,9 @@ const (
 	ToolSockperf Tool = "sockperf"
 )
 
+// Tools are all of them, the default first.
+var Tools = []Tool{ToolPinger, ToolSfntPingpong, ToolSfntStream, ToolNetperf, ToolSockperf}
+
 // OfSfnettest reports whether the tool is one of AMD's cns-sfnettest.
 func (t Tool) OfSfnettest() bool { return t == ToolSfntPingpong || t == ToolSfntStream }
 

@@ -26,8 +26,8 @@ func (e *endpoint) beginCapture(cell tool.Cell, connection net.Conn) (*capturing
 		Server: server.Addr(), Client: client.Addr(), Protocol: cell.Protocol, ExceptPort: plan.ControlPort,
 		MessageSize: int(cell.MessageSize), OpenLoop: cell.OpenLoop(), Warmup: cell.Warmup,
 	}
-	if e.Task.Tool == v1alpha1.ToolPinger && cell.Protocol == v1alpha1.ProtocolTCP {
-		traffic.Preamble = capture.PingerPreamble
+	if cell.Protocol == v1alpha1.ProtocolTCP {
+		traffic.Preamble = e.driver.Limits().Preamble
 	}
 	c := &capturing{cell: cell.Name, recorder: result.NewRecorder()}
 	var err error

@@ -47,7 +47,7 @@ func (e *endpoint) drive(ctx context.Context) (result.Document, error) {
 	defer stop()
 	document := e.document(local.String())
 	for i, cell := range e.Task.Cells {
-		if i > 0 && e.Task.Tool != v1alpha1.ToolPinger && e.Task.Acceleration == v1alpha1.AccelerationOnload {
+		if i > 0 && !e.driver.Limits().EndsStack && e.Task.Acceleration == v1alpha1.AccelerationOnload {
 			select {
 			case <-ctx.Done():
 			case <-time.After(stackEnds):

@@ -55,9 +55,6 @@ type Traffic struct {
 	Warmup time.Duration
 }
 
-// PingerPreamble is tailgate-pinger's: "DATA ", 32 hexadecimal digits and a newline name the test.
-const PingerPreamble = 38
-
 // Result counts everything that was captured. Requests = WarmUp + Matched + Unanswered.
 type Result struct {
 	// Packets counts the traffic's packets, Drops those that found no room.

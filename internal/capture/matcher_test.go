@@ -10,7 +10,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/tool/pinger"
 )
+
+var pingerPreamble = pinger.New().Limits().Preamble
 
 func TestMatcher(t *testing.T) {
 	const (
@@ -206,7 +209,7 @@ func TestMatcher(t *testing.T) {
 			samples: []int64{10, 30, 10, 10},
 		},
 		"TCP: the pinger's connection begins with a line": {
-			traffic: func() Traffic { t := openLoop(between(tcpProtocol, 19)); t.Preamble = PingerPreamble; return t }(),
+			traffic: func() Traffic { t := openLoop(between(tcpProtocol, 19)); t.Preamble = pingerPreamble; return t }(),
 			send: func(p *pipe) {
 				p.handshake(0)
 				p.tcp(1, false, 0, make([]byte, 38))

@@ -19,7 +19,7 @@ func TestReplay(t *testing.T) {
 		t.OpenLoop, t.Preamble = open, preamble
 		return t
 	}
-	six := four(v1alpha1.ProtocolTCP, 4000, true, PingerPreamble)
+	six := four(v1alpha1.ProtocolTCP, 4000, true, pingerPreamble)
 	six.Server, six.Client = server6, client6
 	cases := map[string]struct {
 		traffic             Traffic
@@ -27,7 +27,7 @@ func TestReplay(t *testing.T) {
 		sum, least, most    int64
 	}{
 		// The pinger counted 138 messages; it uses another connection for control.
-		"tcp-64-closed": {four(v1alpha1.ProtocolTCP, 64, false, PingerPreamble), 138, 0, 2315819, 6341, 34600},
+		"tcp-64-closed": {four(v1alpha1.ProtocolTCP, 64, false, pingerPreamble), 138, 0, 2315819, 6341, 34600},
 		// It counted 30, at 10,000 a second, in segments that the kernel joined.
 		"tcp-4000-open-ipv6": {six, 30, 0, 42842623, 14662, 3231322},
 		// It counted 69, and sent one more to test the path.

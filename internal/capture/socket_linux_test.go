@@ -265,7 +265,7 @@ func TestPinger(t *testing.T) {
 			traffic := between(v1alpha1.ProtocolUDP, c.size)
 			protocol, probes := "udp", int64(1) // one datagram tests the path
 			if c.tcp {
-				traffic.Protocol, traffic.Preamble = v1alpha1.ProtocolTCP, PingerPreamble
+				traffic.Protocol, traffic.Preamble = v1alpha1.ProtocolTCP, pingerPreamble
 				protocol, probes = "tcp", 0
 			}
 			if c.six {

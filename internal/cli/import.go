@@ -275,12 +275,12 @@ func (s *source) readSfnt(r *imported.Result, in io.Reader) (imported.File, erro
 	case err != nil:
 	case r.LatencyType != "" && r.LatencyType != f.LatencyType:
 		err = fmt.Errorf("--latency-type: it reports %s, not %s; remove the flag, and import files of one type together", f.LatencyType, r.LatencyType)
-	case r.Tool != "" && r.Tool != v1alpha1.ToolSfntPingpong:
-		err = fmt.Errorf("--tool: it is of %s, not of %s; remove the flag", v1alpha1.ToolSfntPingpong, r.Tool)
+	case r.Tool != "" && r.Tool != f.Tool:
+		err = fmt.Errorf("--tool: it is of %s, not of %s; remove the flag", f.Tool, r.Tool)
 	case s.protocol != "" || s.size >= 0 || s.rate != 0:
 		err = errors.New("--protocol, --size and --rate: a table says what was measured; remove these flags")
 	}
-	r.LatencyType, r.Tool = f.LatencyType, v1alpha1.ToolSfntPingpong
+	r.LatencyType, r.Tool = f.LatencyType, f.Tool
 	return f, err
 }
 

@@ -14,7 +14,6 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/admit"
-	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/text"
@@ -33,13 +32,13 @@ func (p *pairFlags) addFlags(cmd *cobra.Command, c *cluster) {
 	f.StringVar(&p.client, "client", "", "node of the client, to run a benchmark without a file")
 	f.StringVarP(&p.server, "server", "s", "", "node of the server; with -f, the API server, as of all verbs")
 	f.StringVar(&p.network, "network", "", "Host, a NetworkAttachmentDefinition ([NAMESPACE/]NAME), or the resource of its devices, such as openshift.io/sf_x2_vf (default the pod network)")
-	f.StringVar(&p.tool, "tool", string(v1alpha1.ToolPinger), "tool that measures")
+	f.StringVar(&p.tool, "tool", string(v1alpha1.Tools[0]), "tool that measures")
 	f.BoolVar(&p.onload, "onload", false, "accelerate the sockets with Onload")
 	f.Int32SliceVar(&p.sizes, "size", []int32{64}, "message sizes in bytes")
 	f.Int32Var(&p.rounds, "rounds", 0, "number of rounds (default that of the API)")
 	f.StringVar(&p.name, "name", "", "name of the LatencyBenchmark (default one that follows from the other flags)")
 	var tools []cobra.Completion
-	for _, t := range export.Tools {
+	for _, t := range v1alpha1.Tools {
 		tools = append(tools, cobra.Completion(t))
 	}
 	nodes := func(cmd *cobra.Command, _ []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {

@@ -99,8 +99,7 @@ func (g *glimpse) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark, roo
 		// Only the operator knows whether it allows these; hints mentions them.
 		Settings: preflight.Settings{AllowHostNetwork: true, AllowPacketCapture: true, NetworkNamespaces: []string{"*"}},
 	}
-	// Every bench image has the pinger.
-	if b.Spec.Tool != v1alpha1.ToolPinger {
+	if !all.Limits(b.Spec.Tool).InEveryImage {
 		_, args, err := managerOf(ctx, g)
 		if err != nil {
 			return preflight.Observed{}, err

@@ -236,20 +236,17 @@ const Imported = "imported"
 // Admit checks an object and drops unknown fields. Without an agent, the tool may have any name.
 func Admit(ctx context.Context, u *unstructured.Unstructured) error {
 	name, _, _ := unstructured.NestedString(u.Object, "spec", "tool")
-	if u.GetUID() != Imported || slices.Contains(Tools, v1alpha1.Tool(name)) {
+	if u.GetUID() != Imported || slices.Contains(v1alpha1.Tools, v1alpha1.Tool(name)) {
 		return admit.Known(ctx, u)
 	}
 	if !foreignTool.MatchString(name) {
 		return fmt.Errorf("spec.tool: %.80q is no name of a tool: at most 63 letters, digits, dots, hyphens and underscores", name)
 	}
-	_ = unstructured.SetNestedField(u.Object, string(v1alpha1.ToolPinger), "spec", "tool") // the spec has a tool
+	_ = unstructured.SetNestedField(u.Object, string(v1alpha1.Tools[0]), "spec", "tool") // the spec has a tool
 	err := admit.Known(ctx, u)
 	_ = unstructured.SetNestedField(u.Object, name, "spec", "tool")
 	return err
 }
-
-// Tools are those that a benchmark can use.
-var Tools = []v1alpha1.Tool{v1alpha1.ToolNetperf, v1alpha1.ToolPinger, v1alpha1.ToolSfntPingpong, v1alpha1.ToolSfntStream, v1alpha1.ToolSockperf}
 
 var foreignTool = regexp.MustCompile(`^[A-Za-z0-9][-._A-Za-z0-9]{0,62}$`)
 

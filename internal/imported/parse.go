@@ -33,6 +33,8 @@ type File struct {
 	Rounds      []Round
 	LatencyType v1alpha1.LatencyType
 	At          time.Time
+	// Tool is the one that a file names, or empty.
+	Tool v1alpha1.Tool
 	// Notes are settings that the file names.
 	Notes map[string]string
 }
@@ -53,7 +55,7 @@ func Sfnt(output []byte) (File, error) {
 	if err != nil {
 		return File{}, fmt.Errorf("%w: import the whole output, with its lines that begin with #", err)
 	}
-	if err := header.CheckRecalibration(v1alpha1.ToolSfntPingpong); err != nil {
+	if err := header.CheckRecalibration(sfntpingpong.Name); err != nil {
 		return File{}, err
 	}
 	if p := header.Value("percentile"); p != "99" {
@@ -66,7 +68,7 @@ func Sfnt(output []byte) (File, error) {
 	if set := environment(header); set != "" {
 		notes["environment"] = set
 	}
-	f := File{Rounds: make([]Round, 1), LatencyType: v1alpha1.LatencyHalfRTT, At: dateOf(header.Value("date")), Notes: notes}
+	f := File{Tool: sfntpingpong.Name, Rounds: make([]Round, 1), LatencyType: v1alpha1.LatencyHalfRTT, At: dateOf(header.Value("date")), Notes: notes}
 	if fullRTT {
 		f.LatencyType = v1alpha1.LatencyRTT
 	}
@@ -80,7 +82,7 @@ func Sfnt(output []byte) (File, error) {
 		}
 		f.Rounds[0] = append(f.Rounds[0], result.Cell{
 			Cell:        tool.Cell{Traffic: v1alpha1.Traffic{Protocol: protocol, MessageSize: int32(r.Size)}},
-			ToolVersion: header.Version(), StartedAt: f.At, Warnings: header.Warnings(v1alpha1.ToolSfntPingpong),
+			ToolVersion: header.Version(), StartedAt: f.At, Warnings: header.Warnings(sfntpingpong.Name),
 			Own: &tool.Own{
 				Count: r.Iterations, MeanNs: float64(r.Mean * factor), MinNs: r.Min * factor, MaxNs: r.Max * factor,
 				StdDevNs: r.StdDev * factor, P50Ns: r.Median * factor, P99Ns: r.Percentile * factor, StepNs: factor,

@@ -87,16 +87,16 @@ func Notes(of map[string]string) []v1alpha1.Note {
 }
 
 func (e *Entry) read(content []byte) error {
-	if e.Tool == v1alpha1.ToolSfntPingpong {
+	if path.Ext(e.File) == ".txt" {
 		f, err := Sfnt(content)
 		e.LatencyType, e.Variants = f.LatencyType, []Variant{{Name: plan.DefaultVariant, Rounds: f.Rounds}}
 		return err
 	}
 	add := e.addLadder
-	if e.Tool == v1alpha1.ToolNetperf {
+	rows, err := csv.NewReader(bytes.NewReader(content)).ReadAll()
+	if len(rows) > 0 && slices.Contains(rows[0], "mtu") {
 		add = e.addNetwork
 	}
-	rows, err := csv.NewReader(bytes.NewReader(content)).ReadAll()
 	for _, row := range rows[min(1, len(rows)):] {
 		if err == nil {
 			err = add(row)

@@ -383,9 +383,9 @@ func captureIsAllowed(o Observed, v v1alpha1.Variant) *Rejection {
 	case !o.AllowPacketCapture:
 		return rejectf(v1alpha1.ReasonCaptureForbidden, "spec.capture",
 			"it gives the server's pod the capability NET_RAW (variant %s); the operator must be started with --allow-packet-capture, or remove it", v.Name)
-	case o.Benchmark.Spec.Tool == v1alpha1.ToolSfntStream:
+	case o.Driver.Limits().FewAnswers:
 		return rejectf(v1alpha1.ReasonCellUnsupported, "spec.capture",
-			"sfnt-stream gets answers to few of its messages, so packets cannot be matched (variant %s); use pinger or sockperf, or remove it", v.Name)
+			"%s gets answers to few of its messages, so packets cannot be matched (variant %s); use pinger or sockperf, or remove it", o.Benchmark.Spec.Tool, v.Name)
 	}
 	return nil
 }

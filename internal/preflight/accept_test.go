@@ -14,6 +14,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/tool"
+	"github.com/tailgate-dev/tailgate/internal/tool/sfntstream"
 )
 
 // fourOnly is the driver of a tool that supports IPv4 only.
@@ -23,6 +24,11 @@ func (fourOnly) Limits() tool.Base { return tool.Base{IPv4Only: true} }
 
 // only64 is a driver that supports messages of 64 bytes only.
 type only64 struct{ tool.Driver }
+
+// fewAnswers is one whose server answers few messages, as sfnt-stream's does.
+type fewAnswers struct{ only64 }
+
+func (fewAnswers) Limits() tool.Base { return sfntstream.New().Limits() }
 
 func (only64) Limits() tool.Base { return tool.Base{} }
 
@@ -345,7 +351,9 @@ func TestAccept(t *testing.T) {
 			wantMessage: []string{"spec.capture", "NET_RAW", "--allow-packet-capture"},
 		},
 		"capture of a tool that answers few messages": {
-			change:      []func(*Observed){capturing, func(o *Observed) { o.AllowPacketCapture, o.Benchmark.Spec.Tool = true, v1alpha1.ToolSfntStream }},
+			change: []func(*Observed){capturing, func(o *Observed) {
+				o.AllowPacketCapture, o.Benchmark.Spec.Tool, o.Driver = true, v1alpha1.ToolSfntStream, fewAnswers{}
+			}},
 			wantReason:  v1alpha1.ReasonCellUnsupported,
 			wantMessage: []string{"spec.capture", "sfnt-stream", "pinger or sockperf"},
 		},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	tools "github.com/tailgate-dev/tailgate/internal/tool/all"
 )
 
 // mostTaken bounds the part of the measured time, 1/100, that others may take from the measuring CPU: other threads, waiting, a hypervisor.
@@ -65,7 +66,7 @@ func (e endpoint) otherThreads() (int64, bool) {
 
 // forks reports whether the tool's processes fork, so that its main thread does not measure.
 func (e endpoint) forks() bool {
-	return e.spec.Tool == v1alpha1.ToolNetperf && e.role == v1alpha1.RoleServer
+	return tools.Limits(e.spec.Tool).Forks && e.role == v1alpha1.RoleServer
 }
 
 // cpusChosen checks that a CPU manager chose the CPUs: those that pods share may be as many.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/tool"
+	tools "github.com/tailgate-dev/tailgate/internal/tool/all"
 )
 
 const (
@@ -20,10 +22,6 @@ const (
 	// delayedACK is the kernel's shortest delay, immediateACKs the most without one at the start.
 	delayedACK    = 40 * time.Millisecond
 	immediateACKs = 32
-	// idlePings is the number of messages that sfnt-stream sends in addition to those of its rate.
-	idlePings = 2_000
-	// warmPings bounds one-byte messages in sfnt-pingpong's warm-up, which takes 500 ms.
-	warmPings = 50_000
 	// fastestPath is a kernel path's shortest round trip. It bounds the warm-up of cells with less
 	// than fewMessages, whose shortest may be many times as long on a busy machine.
 	fastestPath = 10 * time.Microsecond
@@ -37,7 +35,7 @@ func mostSent(c result.Cell, n int64) float64 {
 		return float64(max(sent, n))
 	}
 	ran, most := c.FinishedAt.Sub(c.StartedAt), float64(n+c.Lost)
-	shortest := c.Histogram.MinNs
+	of, shortest := tools.Limits(v1alpha1.Tool(c.Tool)), c.Histogram.MinNs
 	if c.Own != nil {
 		shortest = c.Own.MinNs
 	}
@@ -46,14 +44,11 @@ func mostSent(c result.Cell, n int64) float64 {
 	}
 	switch rest := ran - c.Duration; {
 	case c.OpenLoop():
-		most = max(most, c.SentIn(ran))
-		if c.Tool == string(v1alpha1.ToolSfntStream) {
-			most += idlePings
-		}
+		most = max(most, c.SentIn(ran)) + float64(of.Beside)
 	case rest > 0 && shortest > 0 && !c.Stream:
 		most += float64(rest) / float64(shortest)
-		if c.Tool == string(v1alpha1.ToolSfntPingpong) && c.MessageSize > onePacket {
-			most += warmPings
+		if c.MessageSize > onePacket {
+			most += float64(of.BeforeLarge)
 		}
 	case rest > 0 && c.Duration > 0:
 		most *= float64(ran) / float64(c.Duration)
@@ -61,14 +56,11 @@ func mostSent(c result.Cell, n int64) float64 {
 	return most
 }
 
-// toldSent returns how many messages sockperf says that it sent. It sleeps for two seconds before, in which the bounds of mostSent would
-// allow for more messages than a short cell has.
+// toldSent returns how many messages a tool says that it sent in all. One that sleeps before, as sockperf, would have more by the
+// bounds of mostSent than a short cell has.
 func toldSent(c result.Cell) (int64, bool) {
-	if c.Tool != string(v1alpha1.ToolSockperf) {
-		return 0, false
-	}
 	for _, f := range c.Figures {
-		if f.Name == "sent" {
+		if f.Name == tool.FigureSent {
 			n, err := strconv.ParseInt(f.Value, 10, 64)
 			return n, err == nil && n > 0
 		}

@@ -26,6 +26,16 @@ type Base struct {
 	// RawFiles: the client writes samples to Target.Scratch. Other pods have no volume, because a
 	// kubelet starts a container without volumes 300 ms sooner.
 	RawFiles bool
+	// InEveryImage: each bench image has it. Forks: its server's processes fork, so that the main thread does not measure.
+	InEveryImage, Forks bool
+	// FewAnswers: most messages get no answer, so that packets cannot be matched.
+	FewAnswers bool
+	// EndsStack: its client does not close the connection first, so that no stack of Onload outlives it.
+	EndsStack bool
+	// Preamble is how many bytes precede its first TCP message.
+	Preamble int
+	// Beside is how many messages it sends beside those of a rate, BeforeLarge at most of one byte before messages that need several packets.
+	Beside, BeforeLarge int64
 }
 
 // mostRate is the highest rate of a spec.

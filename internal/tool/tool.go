@@ -268,6 +268,9 @@ type Sums struct {
 	SumOfSquaresNs2 float64
 }
 
+// FigureSent is the name of the number of all messages that a tool sent.
+const FigureSent = "sent"
+
 type Figure struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`

@@ -76,7 +76,7 @@ type driver struct{ tool.Base }
 // New returns the driver. The tool replaces a size of 0.
 func New() tool.Driver {
 	return driver{tool.Base{
-		Tool: v1alpha1.ToolNetperf, Streams: true,
+		Tool: v1alpha1.ToolNetperf, Streams: true, Forks: true,
 		Sizes: map[v1alpha1.Protocol][2]int32{v1alpha1.ProtocolTCP: {1, maxSize}, v1alpha1.ProtocolUDP: {1, tool.MaxDatagram}},
 	}}
 }

@@ -33,6 +33,8 @@ const (
 	impostor = 4
 
 	maxSize = 65_536
+	// preamble names the test: "DATA ", 32 hexadecimal digits and a newline.
+	preamble = 38
 
 	// lossAfter is Cell.LossAfter's default: unanswered datagrams are then lost.
 	lossAfter = time.Second
@@ -56,7 +58,7 @@ type driver struct{ tool.Base }
 func New() tool.Driver {
 	datagrams := [2]int32{1, tool.MaxDatagram}
 	return driver{tool.Base{
-		Tool: v1alpha1.ToolPinger, LeastRate: 1, Polls: true,
+		Tool: v1alpha1.ToolPinger, LeastRate: 1, Polls: true, InEveryImage: true, EndsStack: true, Preamble: preamble,
 		Sizes: map[v1alpha1.Protocol][2]int32{v1alpha1.ProtocolTCP: {1, maxSize}, v1alpha1.ProtocolUDP: datagrams, v1alpha1.ProtocolMulticast: datagrams},
 	}}
 }

@@ -45,7 +45,12 @@ const (
 	fastest = time.Microsecond
 	// mostSamples is the most that the tool's int can count, with a margin for its own additions.
 	mostSamples = 2_000_000_000
+	// warmPings bounds the one-byte messages of its warm-up, which takes 500 ms.
+	warmPings = 50_000
 )
+
+// Name is the tool's.
+const Name = v1alpha1.ToolSfntPingpong
 
 type driver struct{ sfnt.Driver }
 
@@ -53,7 +58,7 @@ type driver struct{ sfnt.Driver }
 func New() tool.Driver {
 	datagrams := [2]int32{0, tool.MaxDatagram}
 	return driver{sfnt.Driver{Base: tool.Base{
-		Tool: v1alpha1.ToolSfntPingpong, Polls: true, Muxers: true, RawFiles: true,
+		Tool: Name, Polls: true, Muxers: true, RawFiles: true, BeforeLarge: warmPings,
 		Sizes: map[v1alpha1.Protocol][2]int32{v1alpha1.ProtocolTCP: {1, maxSize}, v1alpha1.ProtocolUDP: datagrams, v1alpha1.ProtocolMulticast: datagrams},
 	}}}
 }

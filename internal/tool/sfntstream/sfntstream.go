@@ -67,7 +67,7 @@ type driver struct{ sfnt.Driver }
 func New() tool.Driver {
 	sizes := [2]int32{minSize, tool.MaxDatagram}
 	return driver{sfnt.Driver{Base: tool.Base{
-		Tool: v1alpha1.ToolSfntStream, LeastRate: minRate, Polls: true, Muxers: true, RawFiles: true,
+		Tool: v1alpha1.ToolSfntStream, LeastRate: minRate, Polls: true, Muxers: true, RawFiles: true, FewAnswers: true, Beside: 2 * idlePings,
 		Sizes: map[v1alpha1.Protocol][2]int32{v1alpha1.ProtocolUDP: sizes, v1alpha1.ProtocolMulticast: sizes},
 	}}}
 }

@@ -203,7 +203,7 @@ func readReport(said string) (report, error) {
 		unit = " (us, RTT)"
 	}
 	r.figure("run time (s)", total[1])
-	r.figure("sent", total[2])
+	r.figure(tool.FigureSent, total[2])
 	r.figure("received", total[3])
 	r.figure("observations", valid[3])
 	r.figure("avg"+unit, average[2])

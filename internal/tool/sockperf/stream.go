@@ -27,7 +27,7 @@ func readStream(said string) (report, error) {
 		return report{}, err
 	}
 	r.figure("run time (s)", total[2])
-	r.figure("sent", total[1])
+	r.figure(tool.FigureSent, total[1])
 	if total[3] != "" {
 		// This is not an error: a sender that does not sleep retries until the socket has room.
 		r.figure("skipped", total[3])
