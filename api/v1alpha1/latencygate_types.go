@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -197,7 +199,7 @@ type LatencyGateSpec struct {
 	MaxUnverified *int32 `json:"maxUnverified,omitempty"`
 
 	// maxParallel is how many nodes are measured at once: 1 to 100, or a percentage of the nodes, rounded up; default
-	// 10%. Each has a peer of its own.
+	// 10%. Each has a peer of its own. With ipam of type Static, which has the addresses of one pair, it is one.
 	// +kubebuilder:default="10%"
 	// +kubebuilder:validation:MaxLength=4
 	// +kubebuilder:validation:XIntOrString
@@ -408,8 +410,15 @@ type LatencyGate struct {
 	Status LatencyGateStatus `json:"status,omitzero"`
 }
 
-// Parallel returns how many of a gate's nodes are measured at once: at least one.
+// Parallel returns how many of a gate's nodes are measured at once: at least one, and only one if pairs would get the same addresses.
 func (s *LatencyGateSpec) Parallel(nodes int) int {
+	networks := []*Network{&s.Template.Spec.Network}
+	for _, v := range s.Template.Spec.Variants {
+		networks = append(networks, v.Network)
+	}
+	if slices.ContainsFunc(networks, func(n *Network) bool { return n != nil && n.IPAM() != nil && n.IPAM().Type == IPAMStatic }) {
+		return 1
+	}
 	limit := intstr.FromString("10%")
 	if s.MaxParallel != nil {
 		limit = *s.MaxParallel

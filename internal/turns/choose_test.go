@@ -240,6 +240,38 @@ func TestChooseDue(t *testing.T) {
 	}
 }
 
+// Two pairs with a range of type Static would have the same two addresses.
+func TestAddressesOfOnePair(t *testing.T) {
+	vf := func(kind v1alpha1.IPAMType) v1alpha1.Network {
+		return v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: "a/vf", IPAM: &v1alpha1.IPAM{Type: kind, Range: "198.18.0.0/24"}}}}
+	}
+	for name, c := range map[string]struct {
+		change func(*v1alpha1.MeasurementSpec)
+		want   int
+	}{
+		"other addresses": {func(*v1alpha1.MeasurementSpec) {}, 2},
+		"Whereabouts":     {func(s *v1alpha1.MeasurementSpec) { s.Network = vf(v1alpha1.IPAMWhereabouts) }, 2},
+		"Static":          {func(s *v1alpha1.MeasurementSpec) { s.Network = vf(v1alpha1.IPAMStatic) }, 1},
+		"Static a variant": {func(s *v1alpha1.MeasurementSpec) {
+			s.Variants = []v1alpha1.Variant{{Name: "vf", Network: new(vf(v1alpha1.IPAMStatic))}}
+		}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := makeGate(func(g *v1alpha1.LatencyGate) {
+				g.Spec.MaxParallel = new(intstr.FromInt32(2))
+				c.change(&g.Spec.Template.Spec)
+			})
+			var all []*v1alpha1.LatencyVerification
+			for _, name := range []string{"a", "b", "c", "d"} {
+				all = append(all, makeVerification(name, waitingSince(time.Minute)))
+			}
+			if got := len(makeSnapshot(g, all...).Choose(nil).Starts); got != c.want {
+				t.Errorf("%d pairs at once", got)
+			}
+		})
+	}
+}
+
 // A node with verifications of several gates is verified only if all of them are in state Verified, in any order.
 func TestStandings(t *testing.T) {
 	verified, failed := *makeVerification("a"), *makeVerification("a", in(v1alpha1.VerificationFailed))
