@@ -69,6 +69,9 @@ func TestWorkload(t *testing.T) {
 		"the CPUs that all share": {func(_ *WorkloadPod, w *result.Workload) {
 			every(w, func(e *result.Evidence) { e.CPUsAllowed = "0-1" })
 		}, "CPUsExclusive", v1alpha1.ProofFailed},
+		"an affinity that its cpuset contradicts": {func(_ *WorkloadPod, w *result.Workload) {
+			every(w, func(e *result.Evidence) { e.Facts["cgroup.cpus"] = "0-1" })
+		}, "CPUsExclusive", v1alpha1.ProofUnknown},
 		"a pool that has its CPU":            {func(_ *WorkloadPod, w *result.Workload) { w.PoolCPUs = "0-1" }, "CPUsExclusive", v1alpha1.ProofFailed},
 		"an unknown pool":                    {func(_ *WorkloadPod, w *result.Workload) { w.PoolCPUs = "?" }, "CPUsExclusive", v1alpha1.ProofUnknown},
 		"a burstable pod on CPUs of its own": {func(p *WorkloadPod, _ *result.Workload) { p.QOSClass = "Burstable" }, "CPUsExclusive", v1alpha1.ProofUnknown},
@@ -148,6 +151,20 @@ func TestWorkload(t *testing.T) {
 			p.Networks, p.Devices = nil, nil
 			every(w, func(e *result.Evidence) { e.AllocatedDevices = nil })
 		}, "Device", v1alpha1.ProofUnknown},
+		"a device that nobody ties to the interface": {func(p *WorkloadPod, w *result.Workload) {
+			p.Networks[0].DeviceInfo, net1(w).PCISource = nil, ""
+		}, "Device", v1alpha1.ProofUnknown},
+		"one of several devices": {func(p *WorkloadPod, w *result.Workload) {
+			p.Devices["tailgate.test/sf_vf"] = []string{"0000:3b:02.1"}
+			every(w, func(e *result.Evidence) {
+				e.AllocatedDevices = map[string]string{"PCIDEVICE_A": "0000:3b:02.9,0000:3b:02.1"}
+			})
+		}, "Device", v1alpha1.ProofProved},
+		"none of several devices": {func(_ *WorkloadPod, w *result.Workload) {
+			every(w, func(e *result.Evidence) {
+				e.AllocatedDevices = map[string]string{"PCIDEVICE_A": "0000:3b:02.8,0000:3b:02.9"}
+			})
+		}, "Device", v1alpha1.ProofFailed},
 		"a device without an interface": {func(p *WorkloadPod, _ *result.Workload) { p.Devices["a.com/dpdk"] = []string{"0000:3b:03.0"} }, "Device", v1alpha1.ProofUnknown},
 		"a PF":                          {func(_ *WorkloadPod, w *result.Workload) { net1(w).Facts["nic.function"] = "PF" }, "Function", v1alpha1.ProofFailed},
 		"a small MTU":                   {func(_ *WorkloadPod, w *result.Workload) { net1(w).MTU = 1400 }, "MTU", v1alpha1.ProofFailed},
