@@ -127,7 +127,7 @@ func Command() *cobra.Command {
 		Use:         "kubectl-tailgate",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: name},
 		Short:       "Tailgate's latency benchmarks: their results and verdicts",
-		Example: "  " + name + " run -f x2522.yaml\n  " + name + " get x2522\n  " + name + " gate lgate/trading --wait --timeout 1h",
+		Example:     "  " + name + " run -f x2522.yaml\n  " + name + " get x2522\n  " + name + " gate lgate/trading --wait --timeout 1h",
 		// Run prints the error; a user who mistyped a flag need not read all of them.
 		SilenceErrors: true, SilenceUsage: true,
 	}

@@ -198,6 +198,8 @@ func admitted(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
 func (s *source) read(r *imported.Result, file string) (imported.File, error) {
 	info, err := os.Stat(file) // before it is opened, which waits for a writer of a named pipe
 	switch {
+	case err != nil && file == stdinName:
+		return imported.File{}, errors.New("standard input is no file of a round: write its content to one")
 	case err != nil:
 		return imported.File{}, err
 	case info.IsDir():

@@ -111,13 +111,13 @@ func (v *filesVerdict) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if err != nil {
 		return err
 	}
-	candidate, after, err := v.side("candidate", v.candidate, stderr)
+	candidate, after, err := v.side(ctx, "candidate", v.candidate, stderr)
 	if err != nil {
 		return err
 	}
 	all, before := []export.Benchmark{candidate}, (*judge.Results)(nil)
 	if criteria.Baseline != nil {
-		baseline, results, err := v.side("baseline", v.baseline, stderr)
+		baseline, results, err := v.side(ctx, "baseline", v.baseline, stderr)
 		if err != nil {
 			return err
 		}
@@ -192,7 +192,7 @@ func (v *filesVerdict) criteria() (*v1alpha1.Criteria, error) {
 }
 
 // side reads the files of a side; a directory stands for the files in it.
-func (v *filesVerdict) side(name string, paths []string, stderr io.Writer) (export.Benchmark, judge.Results, error) {
+func (v *filesVerdict) side(ctx context.Context, name string, paths []string, stderr io.Writer) (export.Benchmark, judge.Results, error) {
 	var files []string
 	for _, path := range paths {
 		entries, err := os.ReadDir(path)
@@ -211,6 +211,9 @@ func (v *filesVerdict) side(name string, paths []string, stderr io.Writer) (expo
 		fmt.Fprintf(stderr, "%s: it has the content of a file before, and both are one round\n", file)
 	}
 	b, err := r.Benchmark()
+	if err == nil {
+		err = admitted(ctx, b.Object)
+	}
 	if err != nil {
 		return export.Benchmark{}, judge.Results{}, err
 	}
@@ -218,7 +221,7 @@ func (v *filesVerdict) side(name string, paths []string, stderr io.Writer) (expo
 	results := judge.Results{Collection: collected, OfFiles: true}
 	if n := len(b.Runs); n < leastFiles {
 		results.Trouble = &verdict.Blocker{
-			Reason: v1alpha1.ReasonTooFewRounds, Message: fmt.Sprintf("the %s has %d rounds, and files are judged from %d on a side", name, n, leastFiles),
+			Reason: v1alpha1.ReasonTooFewRounds, Message: fmt.Sprintf("files are judged from %d rounds on a side, and the %s has %d", leastFiles, name, n),
 		}
 	}
 	return b, results, err

@@ -75,8 +75,8 @@ func TestVerdict(t *testing.T) {
 		"no baseline":    {nil, same, []string{"--rule", "p90 max 6us"}, exitPass, "Pass" + unproved, ""},
 		"several rules":  {before, same, []string{rule, "--rule", "p50 max 4us"}, exitFail, "\n  p50 max 4µs: Fail, BeyondLimit\n", ""},
 		"too few":        {before[:5], slow, []string{rule}, exitInconclusive, "\n  p90 maxIncrease 5%: Inconclusive, TooFewRounds\n", ""},
-		"one file":       {nil, same[:1], []string{"--rule", "p90 max 6us"}, exitInconclusive, "the candidate has 1 rounds, and files are judged from 6 on a side", ""},
-		"a copy":         {before, append(slices.Clone(same[:5]), copied), []string{rule}, exitInconclusive, "the candidate has 5 rounds", copied + ": it has the content of a file before"},
+		"one file":       {nil, same[:1], []string{"--rule", "p90 max 6us"}, exitInconclusive, "files are judged from 6 rounds on a side, and the candidate has 1", ""},
+		"a copy":         {before, append(slices.Clone(same[:5]), copied), []string{rule}, exitInconclusive, "the candidate has 5", copied + ": it has the content of a file before"},
 		"lost":           {nil, same, []string{"--rule", "lost max 0"}, exitInconclusive, "not every round has lost", ""},
 		"streams":        {nil, same, []string{"--rule", "p99.999 max 9us"}, exitInconclusive, "TooFewSamples", ""},
 		"both sides":     {before, append(slices.Clone(same), before[3]), []string{rule}, exitError, "", "round 9 of the candidate has the content of a round of the baseline"},
@@ -91,11 +91,13 @@ func TestVerdict(t *testing.T) {
 		"no comparison":  {before, same, []string{"--rule", "p90 max 6us"}, exitError, "", "--baseline: no rule has maxIncrease"},
 		"not a baseline": {nil, same, []string{rule}, exitError, "", "--baseline: name the files"},
 		"a wrong form":   {before, same, []string{rule, "-o", "xml"}, exitError, "", "known are table, json"},
+		"standard input": {nil, []string{"-"}, []string{"--rule", "p90 max 6us"}, exitError, "", "-: standard input is no file of a round"},
+		"a protocol":     {nil, same, []string{"--rule", "p90 max 6us", "--protocol", "tcp"}, exitError, "", name + `: spec.workload.protocols[0]: Unsupported value: "tcp"`},
 		"a missing file": {before, []string{"nowhere.txt"}, []string{rule}, exitError, "", "nowhere.txt: "},
 	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			args := slices.Concat(c.args, ofEngine)
+	for of, c := range cases {
+		t.Run(of, func(t *testing.T) {
+			args := slices.Concat(ofEngine, c.args)
 			code, stdout, stderr := ofFiles(t, c.baseline, c.candidate, args...)
 			if code != c.code || !strings.Contains(stdout, c.stdout) || !strings.Contains(stderr, c.stderr) || c.stderr == "" && stderr != "" {
 				t.Errorf("exit code %d, it printed\n%s\nand said %q", code, stdout, stderr)
