@@ -30,9 +30,13 @@ func Of(ctx context.Context, api client.Reader, o client.Object) (Standing, erro
 	case *v1alpha1.LatencyGate:
 		return OfGateNow(ctx, api, o)
 	case *v1alpha1.LatencyVerification:
+		gate := &v1alpha1.LatencyGate{ObjectMeta: metav1.ObjectMeta{UID: types.UID(o.Status.GateUID)}} // One that is gone leaves its results.
+		if err := client.IgnoreNotFound(api.Get(ctx, client.ObjectKey{Name: o.Spec.GateName}, gate)); err != nil {
+			return Standing{}, fmt.Errorf("reading LatencyGate %s: %w", o.Spec.GateName, err)
+		}
 		node := &corev1.Node{}
 		err := api.Get(ctx, client.ObjectKey{Name: o.Spec.NodeName}, node)
-		return OfNode(o, node), err
+		return ofNode(o, gate.UID, node), err
 	}
 	return Standing{}, fmt.Errorf("%T has no verdict", o)
 }
