@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -297,7 +298,8 @@ func (r *Reconciler) warnings(ctx context.Context, p *corev1.Pod) (all []corev1.
 	about := client.MatchingFields{"involvedObject.uid": string(p.UID), "type": corev1.EventTypeWarning}
 	err = observe.Each(ctx, r.Live, func() client.ObjectList { return &corev1.EventList{} }, func(o runtime.Object) error {
 		e := o.(*corev1.Event)
-		all = append(all, corev1.Event{Reason: e.Reason, Message: text.Ends(e.Message, maxWarning)})
+		// Clones: a part of a text keeps all of it in memory.
+		all = append(all, corev1.Event{Reason: strings.Clone(text.Ends(e.Reason, 256)), Message: strings.Clone(text.Ends(e.Message, maxWarning))})
 		if len(all) == mostWarnings {
 			return errEnough
 		}

@@ -3,6 +3,7 @@ package benchmark
 import (
 	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -352,7 +353,8 @@ func TestWarningsAreBounded(t *testing.T) {
 		pages++
 		for range options.Limit {
 			list.(*corev1.EventList).Items = append(list.(*corev1.EventList).Items, corev1.Event{
-				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", 1<<10)}}, Reason: "FailedMount", Message: strings.Repeat("y", 1<<16),
+				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": strings.Repeat("x", 1<<10)}}, Reason: strings.Repeat("FailedMount", 1<<10),
+				Message: strings.Repeat("y", 1<<12) + strings.Repeat(" ", 1<<20), // A part of it must not keep all of it.
 			})
 		}
 		list.SetContinue("more")
@@ -363,7 +365,13 @@ func TestWarningsAreBounded(t *testing.T) {
 	if err != nil || len(got) != mostWarnings || pages > mostWarnings/32+1 {
 		t.Fatalf("%d events of %d pages, %v", len(got), pages, err)
 	}
-	if e := got[0]; e.Annotations != nil || e.Reason != "FailedMount" || len(e.Message) > maxWarning {
+	list := runtime.MemStats{}
+	runtime.GC()
+	runtime.ReadMemStats(&list)
+	if kept := list.HeapAlloc >> 20; kept > 64 {
+		t.Errorf("%d MiB are kept", kept)
+	}
+	if e := got[0]; e.Annotations != nil || len(e.Reason) > 256 || !strings.HasPrefix(e.Reason, "FailedMount") || len(e.Message) > maxWarning {
 		t.Errorf("kept: %d annotations, %q, a message of %d bytes", len(e.Annotations), e.Reason, len(e.Message))
 	}
 }

@@ -67,7 +67,7 @@ func (c *suppliers) get(ctx context.Context, live client.Reader, now time.Time) 
 	if age := now.Sub(c.read); age >= 0 && age < suppliersFor {
 		return c.all, nil
 	}
-	all, _, err := observe.Suppliers(ctx, live)
+	all, err := observe.Suppliers(ctx, live, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,7 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -61,6 +62,8 @@ type apiServer struct {
 	forbiddenPatch *apierrors.StatusError
 	// managerArgs are the arguments of the manager in its Deployment; nil: there is none.
 	managerArgs []string
+	// imposter is true if that Deployment does not have the rights of the manager.
+	imposter bool
 	// networks are NetworkAttachmentDefinitions.
 	networks map[types.NamespacedName]*metav1.PartialObjectMetadata
 	// forbidden are parts of paths that are refused.
@@ -234,6 +237,11 @@ func (s *apiServer) ServeHTTP(plain http.ResponseWriter, r *http.Request) {
 			}}}})
 		}
 		s.answer(w, http.StatusOK, list)
+	})
+	mux.HandleFunc("POST /apis/authorization.k8s.io/v1/subjectaccessreviews", func(w http.ResponseWriter, _ *http.Request) {
+		s.answer(w, http.StatusCreated, authorizationv1.SubjectAccessReview{
+			TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SubjectAccessReview"}, Status: authorizationv1.SubjectAccessReviewStatus{Allowed: !s.imposter},
+		})
 	})
 	mux.HandleFunc("GET /api/v1/nodes", func(w http.ResponseWriter, r *http.Request) {
 		selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))

@@ -20,6 +20,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -230,7 +231,7 @@ func (c *cluster) client() (api client.Client, namespace string, err error) {
 func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		v1alpha1.AddToScheme, authenticationv1.AddToScheme, corev1.AddToScheme, nodev1.AddToScheme, schedulingv1.AddToScheme, resourcev1.AddToScheme, appsv1.AddToScheme, autoscalingv1.AddToScheme, apiextensionsv1.AddToScheme,
+		v1alpha1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme, corev1.AddToScheme, nodev1.AddToScheme, schedulingv1.AddToScheme, resourcev1.AddToScheme, appsv1.AddToScheme, autoscalingv1.AddToScheme, apiextensionsv1.AddToScheme,
 		admissionregistrationv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
@@ -252,6 +253,7 @@ func newMapper() meta.RESTMapper {
 	}
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	mapper.Add(authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), meta.RESTScopeRoot)
+	mapper.Add(authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"), meta.RESTScopeRoot)
 	for _, k := range []string{"DaemonSet", "Deployment", "StatefulSet"} {
 		mapper.Add(appsv1.SchemeGroupVersion.WithKind(k), meta.RESTScopeNamespace)
 	}

@@ -85,6 +85,8 @@ type doctorCall struct {
 	like     *v1alpha1.LatencyBenchmark
 	variants []v1alpha1.Variant
 
+	// imageless is why the image of no manager may be used.
+	imageless    error
 	api          client.Client
 	podNamespace string
 	// call is the value of the label of the call's pods, and made counts them, for their names.

@@ -13,6 +13,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -164,7 +165,13 @@ func keepsAway(n corev1.Node, tolerations []corev1.Toleration) string {
 // manager looks for Tailgate's Deployment, and for the settings of the pods in its arguments.
 func (d *doctorCall) manager(ctx context.Context, api client.Reader, o *doctor.Observed) (err error) {
 	var args []string
-	if o.Manager, args, err = managerOf(ctx, api); err != nil {
+	check := mayRunFor(ctx, d.api)
+	if o.Manager, args, err = managerOf(ctx, api, func(m *doctor.Manager) error {
+		if d.image == "" {
+			d.imageless = check(m)
+		}
+		return d.imageless
+	}); err != nil && d.imageless == nil {
 		return err
 	}
 	d.image, d.serviceAccount = cmp.Or(d.image, flagValue(args, "bench-image")), flagValue(args, "bench-service-account")
@@ -175,25 +182,52 @@ func (d *doctorCall) manager(ctx context.Context, api client.Reader, o *doctor.O
 	return nil
 }
 
-// managerOf returns Tailgate's manager, with a bench image if there is one, and its arguments.
-func managerOf(ctx context.Context, api client.Reader) (*doctor.Manager, []string, error) {
+// managerOf returns Tailgate's manager, with a bench image if there is one, and its arguments. It passes over those that check refuses,
+// unless it is nil, and returns the error if there is no other.
+func managerOf(ctx context.Context, api client.Reader, check func(*doctor.Manager) error) (*doctor.Manager, []string, error) {
 	list := &appsv1.DeploymentList{}
 	labels := client.MatchingLabels{"app.kubernetes.io/name": "tailgate", "app.kubernetes.io/component": "manager"}
 	if err := api.List(ctx, list, labels); err != nil {
 		return nil, nil, fmt.Errorf("listing deployments: %w", err)
 	}
 	var first *doctor.Manager
+	var refused error
 	for _, m := range list.Items {
-		found := &doctor.Manager{Name: m.Namespace + "/" + m.Name, Ready: m.Status.ReadyReplicas, Wanted: ptr.Deref(m.Spec.Replicas, 1)}
+		found := &doctor.Manager{Name: m.Namespace + "/" + m.Name, User: "system:serviceaccount:" + m.Namespace + ":" + m.Spec.Template.Spec.ServiceAccountName, Ready: m.Status.ReadyReplicas, Wanted: ptr.Deref(m.Spec.Replicas, 1)}
 		for _, c := range m.Spec.Template.Spec.Containers {
-			if args := slices.Concat(c.Command, c.Args); flagValue(args, "bench-image") != "" {
-				found.Image = c.Image
-				return found, args, nil
+			args := slices.Concat(c.Command, c.Args)
+			if flagValue(args, "bench-image") == "" {
+				continue
 			}
+			if check != nil {
+				if err := check(found); err != nil {
+					first, refused = cmp.Or(first, found), err
+					continue
+				}
+			}
+			found.Image = c.Image
+			return found, args, nil
 		}
 		first = cmp.Or(first, found)
 	}
-	return first, nil, nil
+	return first, nil, refused
+}
+
+// mayRunFor returns a check that a Deployment runs as a user that has the rights of the manager: whoever may write in any namespace
+// can give a Deployment the manager's labels, and an image that would then run beside the pods of others.
+func mayRunFor(ctx context.Context, api client.Client) func(*doctor.Manager) error {
+	return func(m *doctor.Manager) error {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: m.User, ResourceAttributes: &authorizationv1.ResourceAttributes{Group: v1alpha1.GroupVersion.Group, Resource: "managers", Verb: "act"},
+		}}
+		switch err := api.Create(ctx, review); {
+		case err != nil:
+			return fmt.Errorf("asking whether Deployment %s is Tailgate's manager: %w; give its bench image with --image", m.Name, err)
+		case !review.Status.Allowed:
+			return fmt.Errorf("Deployment %s has the labels of Tailgate's manager and not its rights; give a bench image with --image", m.Name)
+		}
+		return nil
+	}
 }
 
 func flagValue(args []string, flag string) string {
@@ -277,14 +311,13 @@ func sameSchema(a, b *apiextensionsv1.CustomResourceDefinition) bool {
 // gateTaints finds DaemonSets named like multus and, for gates that taint, their nodes' DaemonSets
 // and Modules of Kernel Module Management that do not tolerate the taint.
 func gateTaints(ctx context.Context, api client.Reader, o *doctor.Observed, nodes []corev1.Node) error {
-	suppliers, daemonSets, err := observe.Suppliers(ctx, api)
+	suppliers, err := observe.Suppliers(ctx, api, func(s *appsv1.DaemonSet) {
+		if strings.Contains(s.Name, "multus") {
+			o.Multus = append(o.Multus, *s)
+		}
+	})
 	if err != nil {
 		return err
-	}
-	for _, s := range daemonSets {
-		if strings.Contains(s.Name, "multus") {
-			o.Multus = append(o.Multus, s)
-		}
 	}
 	gates := &v1alpha1.LatencyGateList{}
 	if err := api.List(ctx, gates); client.IgnoreNotFound(err) != nil {
@@ -403,6 +436,8 @@ func (d *doctorCall) notLooked(n *doctor.Node) string {
 		return "it is not ready"
 	case n.Node.Spec.Unschedulable && !n.Named:
 		return "it is cordoned"
+	case d.image == "" && d.imageless != nil:
+		return d.imageless.Error()
 	case d.image == "":
 		return "no bench image is known; give one with --image"
 	}

@@ -18,6 +18,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -75,7 +76,7 @@ type ward struct {
 func newWard() *ward {
 	w := &ward{pods: map[string]*corev1.Pod{}, manager: []appsv1.Deployment{{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "tailgate-system", Name: "manager"},
-		Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{
+		Spec: appsv1.DeploymentSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{ServiceAccountName: "manager", Containers: []corev1.Container{
 			{Name: "proxy", Image: "proxy:v1"},
 			{Name: "manager", Image: "tailgate:v1", Args: []string{"--bench-image=bench:v1", "--bench-image-pull-policy", "Never"}},
 		}}}},
@@ -129,6 +130,20 @@ func (w *ward) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 		list("v1", "PodList", slices.DeleteFunc(slices.Clone(w.others), func(p corev1.Pod) bool { return !selects("spec.nodeName", p.Spec.NodeName) }))
 	})
 	mux.HandleFunc("GET /apis/apps/v1/deployments", func(http.ResponseWriter, *http.Request) { list("apps/v1", "DeploymentList", w.manager) })
+	mux.HandleFunc("POST /apis/authorization.k8s.io/v1/subjectaccessreviews", func(_ http.ResponseWriter, r *http.Request) {
+		review := authorizationv1.SubjectAccessReview{}
+		body, err := io.ReadAll(r.Body)
+		if err == nil {
+			_, _, err = scheme.Codecs.UniversalDeserializer().Decode(body, nil, &review)
+		}
+		if err != nil {
+			panic(err)
+		}
+		review.TypeMeta = metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SubjectAccessReview"}
+		review.Status.Allowed = review.Spec.User == "system:serviceaccount:tailgate-system:manager" && *review.Spec.ResourceAttributes ==
+			authorizationv1.ResourceAttributes{Group: "tailgate.dev", Resource: "managers", Verb: "act"}
+		answer(http.StatusCreated, review)
+	})
 	mux.HandleFunc("GET /apis/apps/v1/daemonsets", func(http.ResponseWriter, *http.Request) {
 		list("apps/v1", "DaemonSetList", []appsv1.DaemonSet{{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-multus-ds"}}})
 	})
@@ -302,7 +317,11 @@ func levelOf(r doctor.Report, node, check string) doctor.Level {
 }
 
 func TestDoctorLooksAndCleansUp(t *testing.T) {
+	// Any editor of a namespace can give a Deployment the manager's labels.
+	imposter := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "app", Name: "manager"}}
+	imposter.Spec.Template.Spec = corev1.PodSpec{ServiceAccountName: "manager", Containers: []corev1.Container{{Image: "evil:v1", Args: []string{"--bench-image=evil:v1"}}}}
 	w := newWard()
+	w.manager = append([]appsv1.Deployment{imposter}, w.manager...)
 	code, stdout, stderr := run(w.serve(t)...)
 	r := diagnosed(t, stdout)
 	if code != 0 || stderr != "" || r.Result != doctor.Good {

@@ -133,6 +133,7 @@ func TestInspectRefuses(t *testing.T) {
 		"Windows":                            {change: func(s *apiServer) { s.pods[feed].Spec.OS = &corev1.PodOS{Name: corev1.Windows} }, want: "Windows"},
 		"a pod that was inspected too often": {change: func(s *apiServer) { s.pods[feed].Spec.EphemeralContainers = make([]corev1.EphemeralContainer, 200) }, want: "start the pod again"},
 		"a pod that is deleted":              {change: func(s *apiServer) { s.pods[feed].DeletionTimestamp = &metav1.Time{Time: time.Now()} }, want: "being deleted"},
+		"the image of an imposter":           {change: func(s *apiServer) { s.imposter = true }, want: "has the labels of Tailgate's manager and not its rights"},
 		"no image":                           {change: func(s *apiServer) { s.managerArgs = nil }, want: "--image"},
 		"a full pod":                         {change: uses(4e7, time.Now()), want: "it uses 38 of 64 MiB of memory, and the inspection needs 32Mi"},
 		"an old measurement":                 {change: uses(2e6, time.Now().Add(-time.Hour)), want: "--memory-free"},

@@ -197,6 +197,9 @@ func (v *filesVerdict) side(ctx context.Context, name string, paths []string, st
 	for _, path := range paths {
 		entries, err := os.ReadDir(path)
 		for _, e := range entries {
+			if !e.Type().IsRegular() { // A link in a folder of another may lead anywhere.
+				return export.Benchmark{}, judge.Results{}, fmt.Errorf("%s: not a regular file; name the files themselves", filepath.Join(path, e.Name()))
+			}
 			files = append(files, filepath.Join(path, e.Name()))
 		}
 		if err != nil || len(entries) == 0 {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -154,6 +155,17 @@ func TestVerdictOfTheSamples(t *testing.T) {
 }
 
 // A file that is damaged ends the command with its name and the line.
+func TestVerdictFollowsNoLinks(t *testing.T) {
+	dir, secret := t.TempDir(), filepath.Join(t.TempDir(), "secret")
+	if err := errors.Join(os.WriteFile(secret, []byte("s3cret"), 0o600), os.Symlink(secret, filepath.Join(dir, "1.txt"))); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := run("verdict", "--candidate", dir, "--rule", "p99 max 20us", "--latency-type", "RTT", "--protocol", "TCP", "--size", "64", "--tool", "x")
+	if code != 3 || stdout != "" || strings.Contains(stderr, "s3cret") || !strings.Contains(stderr, "1.txt: not a regular file") {
+		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
+	}
+}
+
 func TestVerdictRefusesFiles(t *testing.T) {
 	good := lists(t, 5, 6, 100, 5000, 0.01)
 	for content, want := range map[string]string{

@@ -85,7 +85,7 @@ func (c *cluster) findManager(ctx context.Context) *serverVersion {
 	if err != nil {
 		return nil
 	}
-	m, _, err := managerOf(ctx, api)
+	m, _, err := managerOf(ctx, api, nil)
 	if err != nil || m == nil {
 		return nil
 	}

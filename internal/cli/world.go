@@ -100,7 +100,7 @@ func (g *glimpse) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark, roo
 		Settings: preflight.Settings{AllowHostNetwork: true, AllowPacketCapture: true, NetworkNamespaces: []string{"*"}},
 	}
 	if !all.Limits(b.Spec.Tool).InEveryImage {
-		_, args, err := managerOf(ctx, g)
+		_, args, err := managerOf(ctx, g, nil)
 		if err != nil {
 			return preflight.Observed{}, err
 		}

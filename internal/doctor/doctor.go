@@ -111,7 +111,9 @@ type Connection struct {
 // Manager is the Deployment of Tailgate's manager.
 type Manager struct {
 	// Name is namespace/name.
-	Name          string
+	Name string
+	// User is the name of its service account for the API server.
+	User          string
 	Ready, Wanted int32
 	Image         string
 }

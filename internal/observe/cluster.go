@@ -337,26 +337,30 @@ func (c *Cluster) ClaimedDevice(ctx context.Context, p *corev1.Pod, resource str
 	return dra.Address(p, corev1.ResourceName(resource), claim, all), nil
 }
 
-// Suppliers reads DaemonSets, and with Modules what may supply devices, as far as it may.
-func Suppliers(ctx context.Context, live client.Reader) ([]preflight.Supplier, []appsv1.DaemonSet, error) {
-	modules, daemonSets := foreign.List(foreign.ModuleKind), &appsv1.DaemonSetList{}
-	for _, list := range []client.ObjectList{modules, daemonSets} {
-		if err := live.List(ctx, list); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
-			return nil, nil, fmt.Errorf("listing what supplies nodes with devices: %w", err)
+// Suppliers reads what may supply devices, Modules and DaemonSets, as far as it may. visit gets each DaemonSet; it may be nil.
+func Suppliers(ctx context.Context, live client.Reader, visit func(*appsv1.DaemonSet)) (all []preflight.Supplier, err error) {
+	for _, list := range []func() client.ObjectList{
+		func() client.ObjectList { return foreign.List(foreign.ModuleKind) }, func() client.ObjectList { return &appsv1.DaemonSetList{} },
+	} {
+		err := Each(ctx, live, list, func(o runtime.Object) error {
+			if d, ok := o.(*appsv1.DaemonSet); ok {
+				if s, ok := preflight.OfDaemonSet(d); ok {
+					all = append(all, s)
+				}
+				if visit != nil {
+					visit(d)
+				}
+				return nil
+			}
+			m, err := foreign.Decode[foreign.Module](o.(*unstructured.Unstructured).Object)
+			all = append(all, preflight.OfModule(m))
+			return err
+		})
+		if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+			return nil, fmt.Errorf("listing what supplies nodes with devices: %w", err)
 		}
 	}
-	var all []preflight.Supplier
-	for i := range modules.Items {
-		m, err := foreign.Decode[foreign.Module](modules.Items[i].Object)
-		if err != nil {
-			return nil, nil, err
-		}
-		all = append(all, preflight.OfModule(m))
-	}
-	for i := range daemonSets.Items {
-		all = append(all, preflight.OfDaemonSet(&daemonSets.Items[i]))
-	}
-	return all, daemonSets.Items, nil
+	return all, nil
 }
 
 // fewNodes have their objects listed node by node; for more, all are listed.

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// maxPage bounds a page in bytes, as sent. An object has at most 3 MiB.
-	maxPage = 16 << 20
+	// maxPage bounds a page in bytes, as sent. An object has at most 3 MiB. In memory, empty items take up to 25 times as much.
+	maxPage = 4 << 20
 	// fewObjects are in a first page, or an unbounded one, mostObjects in later ones.
 	fewObjects, mostObjects = 32, 500
 )

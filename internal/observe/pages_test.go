@@ -85,7 +85,7 @@ func TestEachIsBoundedByBytes(t *testing.T) {
 		return c
 	})
 	err := Each(t.Context(), counted, func() client.ObjectList { return &corev1.PodList{} }, func(runtime.Object) error { return nil })
-	if most := len(large)/(8*3) + 1; err != nil || requests > most {
+	if most := len(large)/6 + 12; err != nil || requests > most {
 		t.Errorf("%d requests for %d objects of a third of a MiB, want at most %d; %v", requests, len(large), most, err)
 	}
 	// One object that alone is too large is an error, and so is what a visit returns.

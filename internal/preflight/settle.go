@@ -42,19 +42,24 @@ func OfModule(m foreign.Module) Supplier {
 
 const devicePlugins = "/var/lib/kubelet/device-plugins"
 
-// OfDaemonSet returns the supplier that a DaemonSet is. A node affinity that cannot be parsed selects no node.
-func OfDaemonSet(d *appsv1.DaemonSet) Supplier {
-	pod := &corev1.Pod{Spec: d.Spec.Template.Spec}
+// maxSelection bounds the bytes of what selects the nodes of a DaemonSet: any editor of a namespace can create it.
+const maxSelection = 16 << 10
+
+// OfDaemonSet returns the supplier that a DaemonSet is; false if what selects its nodes is larger than that of any plugin. A node
+// affinity that cannot be parsed selects no node.
+func OfDaemonSet(d *appsv1.DaemonSet) (Supplier, bool) {
+	of := d.Spec.Template.Spec
+	pod := &corev1.Pod{Spec: corev1.PodSpec{NodeSelector: of.NodeSelector, Affinity: of.Affinity, Tolerations: of.Tolerations}}
 	return Supplier{
 		Name: "DaemonSet " + d.Namespace + "/" + d.Name, Tolerations: pod.Spec.Tolerations,
-		Plugin: slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+		Plugin: slices.ContainsFunc(of.Volumes, func(v corev1.Volume) bool {
 			return v.HostPath != nil && strings.HasPrefix(v.HostPath.Path, devicePlugins)
 		}),
 		Selects: func(n *corev1.Node) bool {
 			matches, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(n)
 			return err == nil && matches
 		},
-	}
+	}, pod.Size() <= maxSelection
 }
 
 // Intolerant returns the names of the suppliers of any of the nodes that do not tolerate a taint.

@@ -30,7 +30,8 @@ func TestUnsettled(t *testing.T) {
 			NodeSelector: map[string]string{"worker": ""}, Tolerations: tolerations,
 			Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path}}}},
 		}
-		return OfDaemonSet(d)
+		supplier, _ := OfDaemonSet(d)
+		return supplier
 	}
 	plugin := func(tolerations ...corev1.Toleration) Supplier {
 		return set("/var/lib/kubelet/device-plugins", tolerations...)
@@ -94,5 +95,18 @@ func TestUnsettled(t *testing.T) {
 				t.Errorf("%q: %s", reason, message)
 			}
 		})
+	}
+}
+
+// Any editor of a namespace can create a DaemonSet whose affinity has as many terms as fit into an object, and the manager remembers it.
+func TestLargeSelection(t *testing.T) {
+	for terms, want := range map[int]bool{1: true, 100: true, 100_000: false} {
+		d := &appsv1.DaemonSet{}
+		d.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: make([]corev1.NodeSelectorTerm, terms)},
+		}}
+		if _, ok := OfDaemonSet(d); ok != want {
+			t.Errorf("%d terms: %t", terms, ok)
+		}
 	}
 }

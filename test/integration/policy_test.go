@@ -207,7 +207,8 @@ var _ = Describe("The policies of config/policy", func() {
 		refused := MatchError(ContainSubstring("delete or evict them with a grace period of at most 600 seconds"))
 		own, hold := pod("b-r1-a1-server", "/usr/local/bin/tailgate-agent"), pod("g-n-0123abcd-hold", "/usr/local/bin/tailgate-agent")
 		Eventually(remove).WithArguments(own, int64(601)).Should(refused)
-		for _, p := range []*corev1.Pod{own, hold} {
+		retried := pod("b-r1-a2-server-0a1b2c3d4e", "/usr/local/bin/tailgate-agent") // after another pod had taken the name
+		for _, p := range []*corev1.Pod{own, retried, hold} {
 			Expect(remove(p, 365*24*3600)).To(refused)
 			Expect(evict(p, 601)).To(refused)
 			Expect(remove(p, 600)).To(Succeed())
