@@ -59,6 +59,9 @@ func mostSent(c result.Cell, n int64) float64 {
 // toldSent returns how many messages a tool says that it sent in all. One that sleeps before, as sockperf, would have more by the
 // bounds of mostSent than a short cell has.
 func toldSent(c result.Cell) (int64, bool) {
+	if !tools.Limits(v1alpha1.Tool(c.Tool)).TellsSent {
+		return 0, false
+	}
 	for _, f := range c.Figures {
 		if f.Name == tool.FigureSent {
 			n, err := strconv.ParseInt(f.Value, 10, 64)

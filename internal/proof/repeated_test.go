@@ -36,6 +36,9 @@ func TestMostSent(t *testing.T) {
 		"a rate, for the whole time":                  {cell(func(c *result.Cell) { c.RatePerSecond = 5000 }), 5000, 15_000},
 		"sfnt-pingpong's warm-up":                     {cell(func(c *result.Cell) { c.Tool = string(v1alpha1.ToolSfntPingpong) }), 1000, 1000 + 2e9/20_000},
 		"sfnt-pingpong's warm-up, of longer messages": {cell(func(c *result.Cell) { c.Tool, c.MessageSize = string(v1alpha1.ToolSfntPingpong), onePacket+1 }), 1000, 1000 + 2e9/20_000 + 50_000},
+		"pinger tells what it sent without the warm-up": {cell(func(c *result.Cell) {
+			c.Tool, c.Figures = string(v1alpha1.ToolPinger), []tool.Figure{{Name: "sent", Value: "1000"}}
+		}), 1000, 1000 + 2e9/20_000},
 		"sockperf tells": {cell(func(c *result.Cell) {
 			c.Tool, c.Figures = string(v1alpha1.ToolSockperf), []tool.Figure{{Name: "sent", Value: "4000"}}
 		}), 1000, 4000},

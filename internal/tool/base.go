@@ -30,6 +30,8 @@ type Base struct {
 	InEveryImage, Forks bool
 	// FewAnswers: most messages get no answer, so that packets cannot be matched.
 	FewAnswers bool
+	// TellsSent: its figure FigureSent counts all messages, those of the warm-up, too.
+	TellsSent bool
 	// EndsStack: its client does not close the connection first, so that no stack of Onload outlives it.
 	EndsStack bool
 	// Preamble is how many bytes precede its first TCP message.

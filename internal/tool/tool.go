@@ -268,7 +268,7 @@ type Sums struct {
 	SumOfSquaresNs2 float64
 }
 
-// FigureSent is the name of the number of all messages that a tool sent.
+// FigureSent is the name of the number of messages that a tool sent, of all if its driver says so (Base.TellsSent).
 const FigureSent = "sent"
 
 type Figure struct {

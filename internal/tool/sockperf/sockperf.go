@@ -64,7 +64,7 @@ type driver struct{ tool.Base }
 func New() tool.Driver {
 	sizes := [2]int32{minSize, tool.MaxDatagram}
 	return driver{tool.Base{
-		Tool: v1alpha1.ToolSockperf, LeastRate: 1, Streams: true, Polls: true,
+		Tool: v1alpha1.ToolSockperf, LeastRate: 1, Streams: true, Polls: true, TellsSent: true,
 		IPv4Only: true, NotAtRate: []string{"arm64", "arm", "ppc64le"}, RawFiles: true,
 		Sizes: map[v1alpha1.Protocol][2]int32{v1alpha1.ProtocolTCP: sizes, v1alpha1.ProtocolUDP: sizes, v1alpha1.ProtocolMulticast: sizes},
 	}}
