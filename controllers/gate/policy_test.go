@@ -204,6 +204,10 @@ func TestManagerWrites(t *testing.T) {
 		"AppArmor by annotation": func(o m) {
 			change(o, "unconfined", "metadata", "annotations", "container.apparmor.security.beta.kubernetes.io/agent")
 		},
+		"a device by annotation":     func(o m) { change(o, "a.b/c=d", "metadata", "annotations", "cdi.k8s.io/x") },
+		"a plugin's annotation":      func(o m) { change(o, "x", "metadata", "annotations", "devices.nri.io/pod") },
+		"an annotation of kata":      func(o m) { change(o, "x", "metadata", "annotations", "io.katacontainers.config.runtime.x") },
+		"an annotation of a seccomp": func(o m) { change(o, "x", "metadata", "annotations", "seccomp-profile.kubernetes.cri-o.io") },
 		"two containers": func(o m) {
 			change(o, append(o["spec"].(m)["containers"].([]any), m{"name": "b", "image": "i"}), "spec", "containers")
 		},

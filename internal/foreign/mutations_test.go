@@ -1,6 +1,10 @@
 package foreign
 
-import "testing"
+import (
+	"os"
+	"strings"
+	"testing"
+)
 
 // What a runtime, a plugin of it or an agent of the node reads is known by its domain; what others report or schedule by is left out.
 func TestSetsUpPod(t *testing.T) {
@@ -25,5 +29,17 @@ func TestSetsUpPod(t *testing.T) {
 				t.Errorf("%s: %t", key, !want)
 			}
 		}
+	}
+}
+
+// The policy over the manager refuses annotations of the same domains.
+func TestPolicyKnowsRuntimes(t *testing.T) {
+	policy, err := os.ReadFile("../../config/policy/manager.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	domains := strings.ReplaceAll(strings.Join(runtimeDomains, "|"), ".", "[.]")
+	if want := "(^|[.])(" + domains + ")$|^(" + domains + ")[.]"; !strings.Contains(string(policy), want) {
+		t.Errorf("config/policy/manager.yaml lacks %s", want)
 	}
 }
