@@ -195,6 +195,7 @@ var _ = Describe("The policies of config/policy", func() {
 		pod := func(name, command string) *corev1.Pod {
 			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 			p.Spec.Containers = []corev1.Container{{Name: "c", Image: "i", Command: []string{command}}, {Name: "d", Image: "i"}}
+			p.Spec.NodeName = "node-of-" + name // A pod without a node ends at once, whatever its grace period is.
 			Expect(k8s.Create(ctx, p)).To(Succeed())
 			return p
 		}
