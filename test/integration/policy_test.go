@@ -208,6 +208,7 @@ var _ = Describe("The policies of config/policy", func() {
 		refused := MatchError(ContainSubstring("delete or evict them with a grace period of at most 600 seconds"))
 		own, hold := pod("b-r1-a1-server", "/usr/local/bin/tailgate-agent"), pod("g-n-0123abcd-hold", "/usr/local/bin/tailgate-agent")
 		Eventually(remove).WithArguments(own, int64(601)).Should(refused)
+		Expect(k8s.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(namespace), client.DryRunAll, client.GracePeriodSeconds(601))).NotTo(Succeed())
 		retried := pod("b-r1-a2-server-0a1b2c3d4e", "/usr/local/bin/tailgate-agent") // after another pod had taken the name
 		for _, p := range []*corev1.Pod{own, retried, hold} {
 			Expect(remove(p, 365*24*3600)).To(refused)
@@ -217,7 +218,6 @@ var _ = Describe("The policies of config/policy", func() {
 			Expect(k8s.Delete(ctx, p, client.DryRunAll)).To(Succeed(), "with its own")
 			Expect(k8s.SubResource("eviction").Create(ctx, p, &policyv1.Eviction{})).To(Succeed())
 		}
-		Expect(k8s.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(namespace), client.DryRunAll, client.GracePeriodSeconds(601))).NotTo(Succeed())
 		other := pod("other", "/bin/sh")
 		Expect(remove(other, 365*24*3600)).To(Succeed(), "pods of others")
 		Expect(evict(other, 365*24*3600)).To(Succeed())
