@@ -224,7 +224,7 @@ type NodeCounts struct {
 	Verified int32 `json:"verified"`
 	// unverified is the number of nodes in state Unverified, which wait to be measured.
 	Unverified int32 `json:"unverified"`
-	// unmeasurable is the number of those that no measurement can verify, for a taint or for want of a peer.
+	// unmeasurable is the number of those that no measurement can verify, because of a taint, or because there is no peer.
 	Unmeasurable int32 `json:"unmeasurable,omitempty"`
 	// unplaced is the number of nodes that are due by the schedule, and that have no room for the benchmark's pods.
 	Unplaced int32 `json:"unplaced,omitempty"`

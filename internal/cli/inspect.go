@@ -234,7 +234,7 @@ func (c *inspectCall) findImage(ctx context.Context) error {
 	_, args, err := managerOf(ctx, c.api, mayRunFor(ctx, c.api))
 	c.image, c.policy = flagValue(args, "bench-image"), corev1.PullPolicy(cmp.Or(flagValue(args, "bench-image-pull-policy"), string(c.policy)))
 	switch {
-	case err != nil && (!apierrors.IsForbidden(err) || strings.Contains(err.Error(), "--image")):
+	case err != nil && !apierrors.IsForbidden(err):
 		return err
 	case c.image == "":
 		return errors.New("no bench image is known, as no manager was found or may be read; give one with --image")

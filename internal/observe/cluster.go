@@ -338,7 +338,8 @@ func (c *Cluster) ClaimedDevice(ctx context.Context, p *corev1.Pod, resource str
 }
 
 // Suppliers reads what may supply devices, Modules and DaemonSets, as far as it may. visit gets each DaemonSet; it may be nil.
-func Suppliers(ctx context.Context, live client.Reader, visit func(*appsv1.DaemonSet)) (all []preflight.Supplier, err error) {
+func Suppliers(ctx context.Context, live client.Reader, visit func(*appsv1.DaemonSet)) ([]preflight.Supplier, error) {
+	var all []preflight.Supplier
 	for _, list := range []func() client.ObjectList{
 		func() client.ObjectList { return foreign.List(foreign.ModuleKind) }, func() client.ObjectList { return &appsv1.DaemonSetList{} },
 	} {

@@ -18,7 +18,7 @@ import (
 // EphemeralMemory is what an inspection needs within the memory limit of the pod, with a margin. The agent itself used 14 MiB.
 var EphemeralMemory = resource.MustParse("32Mi")
 
-// maxEphemeral bounds the ephemeral containers of a pod, which nobody can remove: an object of the API has some 1.5 MiB at most.
+// maxEphemeral bounds the ephemeral containers of a pod, which cannot be removed: an object of the API has some 1.5 MiB at most.
 const maxEphemeral = 200
 
 // ContainerOf returns a container of a pod and its status: the one with a name or, without one, the pod's first.

@@ -151,7 +151,7 @@ func TestWorkload(t *testing.T) {
 			p.Networks, p.Devices = nil, nil
 			every(w, func(e *result.Evidence) { e.AllocatedDevices = nil })
 		}, "Device", v1alpha1.ProofUnknown},
-		"a device that nobody ties to the interface": {func(p *WorkloadPod, w *result.Workload) {
+		"a device that no source ties to the interface": {func(p *WorkloadPod, w *result.Workload) {
 			p.Networks[0].DeviceInfo, net1(w).PCISource = nil, ""
 		}, "Device", v1alpha1.ProofUnknown},
 		"one of several devices": {func(p *WorkloadPod, w *result.Workload) {

@@ -171,6 +171,21 @@ func TestOfGateNow(t *testing.T) {
 	}
 }
 
+// The verdict about one node, which HTTP and the command ask for, counts no result of an earlier gate of the same name, whether or not a
+// manager has seen the new one. The results of a gate that is gone stay.
+func TestVerificationOfAnEarlierGate(t *testing.T) {
+	for reason, gate := range map[string]client.Object{
+		v1alpha1.ReasonGateReplaced: &v1alpha1.LatencyGate{ObjectMeta: metav1.ObjectMeta{Name: "up", UID: "new"}},
+		v1alpha1.ReasonPassed:       &v1alpha1.LatencyGate{ObjectMeta: metav1.ObjectMeta{Name: "another", UID: "new"}},
+	} {
+		v := makeVerified("up", "a", func(v *v1alpha1.LatencyVerification) { v.Status.GateUID = "earlier" })
+		s, err := Of(t.Context(), clusterOf(t, nil, gate, makeNode("a"), v), v)
+		if err != nil || s.Reason != reason || (s.Outcome == v1alpha1.VerdictPass) != (reason == v1alpha1.ReasonPassed) {
+			t.Errorf("%+v, %v, want %s", s, err, reason)
+		}
+	}
+}
+
 // A standing other than Pass needs only the gate; a Pass is not given if the nodes cannot be read.
 func TestOfGateNowReads(t *testing.T) {
 	down := errors.New("down")
