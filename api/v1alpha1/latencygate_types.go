@@ -226,7 +226,7 @@ type NodeCounts struct {
 	Unverified int32 `json:"unverified"`
 	// unmeasurable is the number of those that no measurement can verify, because of a taint, or because there is no peer.
 	Unmeasurable int32 `json:"unmeasurable,omitempty"`
-	// unplaced is the number of nodes that are due by the schedule, and that have no room for the benchmark's pods.
+	// unplaced is the number of nodes that are due by the schedule or by a request, and that have no room for the benchmark's pods.
 	Unplaced int32 `json:"unplaced,omitempty"`
 	// measuring is the number of nodes in state Measuring.
 	Measuring int32 `json:"measuring"`

@@ -118,7 +118,7 @@ func TestOperationalSaysWhy(t *testing.T) {
 		"a schedule that is too short": {func(_ *snapshot, c *turns.Choice) { c.Overdue = 7 }, "False ScheduleTooShort 7 nodes were due"},
 		"a schedule that is due again while the nodes are full": {func(s *snapshot, c *turns.Choice) {
 			s.Schedule.Fired, c.Unplaced, c.Overdue = noon, map[string]string{"n0": "no CPU"}, 1
-		}, "False NoRoom 1 nodes are due by the schedule, keep their state, and cannot be measured, because there is no room for the pods; n0: no CPU"},
+		}, "False NoRoom 1 nodes are due by the schedule or by a request, keep their state, and cannot be measured, because there is no room for the pods; n0: no CPU"},
 		"nothing": {func(*snapshot, *turns.Choice) {}, "True Operational the gate handles every selected node"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -26,7 +26,7 @@ type Memory struct {
 	refusals sync.Map
 	// suppliers are the Modules and DaemonSets of the cluster, for a few seconds. They are read again.
 	suppliers suppliers
-	// shortages are the places without room, for shortageFor: the gate does not see others' pods.
+	// shortages are the places without room: the gate does not see others' pods.
 	shortages sync.Map
 	// unbudgeted are the UIDs of gates that neither have nor ask for a PodDisruptionBudget.
 	unbudgeted sync.Map
@@ -54,18 +54,29 @@ type shortageOf struct {
 	turns.Place
 }
 
+// addShortage notes a place without room. What was found full once may be free in a moment, as after the end of a Job; what stays full is
+// looked at less and less often.
 func (m *Memory) addShortage(gate string, of turns.Place, why string, now time.Time) {
-	m.shortages.Store(shortageOf{gate, of}, turns.Shortage{Why: why, Until: now.Add(shortageFor)})
+	key, since := shortageOf{gate, of}, now
+	if before, ok := m.shortages.Load(key); ok {
+		since = before.(turns.Shortage).Since
+	}
+	m.shortages.Store(key, turns.Shortage{Why: why, Since: since, Until: now.Add(min(max(now.Sub(since), looksFirst), shortageFor))})
 }
 
-// knownShortages returns those of the nodes of a gate, and forgets what must be looked at again.
+func (m *Memory) removeShortage(gate string, of turns.Place) {
+	m.shortages.Delete(shortageOf{gate, of})
+}
+
+// knownShortages returns those of the nodes of a gate that need not be looked at again, and forgets old ones.
 func (m *Memory) knownShortages(gate string, now time.Time) map[turns.Place]turns.Shortage {
 	all := map[turns.Place]turns.Shortage{}
 	for key, value := range m.shortages.Range {
 		of, at := key.(shortageOf), value.(turns.Shortage)
-		if !at.Until.After(now) || at.Until.After(now.Add(shortageFor)) {
+		switch left := at.Until.Sub(now); {
+		case left < -shortageFor, left > shortageFor:
 			m.shortages.CompareAndDelete(key, value)
-		} else if of.gate == gate {
+		case left > 0 && of.gate == gate:
 			all[of.Place] = at
 		}
 	}

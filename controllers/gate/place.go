@@ -15,8 +15,9 @@ import (
 const (
 	// maxPlacings is how often a reconcile chooses other pairs because nodes have no room. The next reconcile, after nextPlacing, continues.
 	maxPlacings, nextPlacing = 4, time.Second
-	// shortageFor is how long a node is known to have no room: the gate does not see the pods of others.
-	shortageFor = 5 * time.Minute
+	// looksFirst and shortageFor are the shortest and the longest time after which the gate looks again at a node without room: it does
+	// not see the pods of others.
+	looksFirst, shortageFor = 5 * time.Second, 5 * time.Minute
 )
 
 // place chooses the next pairs among the nodes that have room. A node that is due by the schedule
@@ -42,6 +43,8 @@ func (r *Gates) place(ctx context.Context, s *snapshot) turns.Choice {
 			_, isKnown := known[server]
 			switch {
 			case why == "":
+				r.Memory.removeShortage(s.Gate.Name, client)
+				r.Memory.removeShortage(s.Gate.Name, server)
 			case ofServer && !isKnown:
 				r.Memory.addShortage(s.Gate.Name, server, why, s.Now)
 				lacking = true

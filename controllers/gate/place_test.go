@@ -111,10 +111,21 @@ func TestPlace(t *testing.T) {
 			if r.place(t.Context(), s); len(c.unplaced) > 0 && reads != before {
 				t.Error("it reads again what it has just found")
 			}
-			if s.Now = noon.Add(shortageFor); len(c.unplaced) > 0 {
-				if r.place(t.Context(), s); reads == before {
-					t.Error("it does not look again")
+			if len(c.unplaced) == 0 {
+				return
+			}
+			var looks []time.Duration
+			for passed := time.Duration(0); passed < 21*time.Minute; passed += 5 * time.Second {
+				before, s.Now = reads, noon.Add(passed)
+				for range 3 {
+					r.place(t.Context(), s)
 				}
+				if reads != before {
+					looks = append(looks, passed)
+				}
+			}
+			if got := fmt.Sprint(looks); got != "[5s 10s 20s 40s 1m20s 2m40s 5m20s 10m20s 15m20s 20m20s]" {
+				t.Errorf("it looks again after %s", got)
 			}
 		})
 	}

@@ -168,7 +168,7 @@ func operational(s *snapshot, chosen turns.Choice) metav1.Condition {
 		return no(v1alpha1.ReasonNodesWaiting, "%d nodes have waited for more than %s; %s: %s", len(overlong), turns.WaitLimit, overlong[0], chosen.Waiting[overlong[0]])
 	case len(chosen.Unplaced) > 0 && (chosen.Overdue > 0 || s.Now.Sub(s.Schedule.Fired) > turns.WaitLimit):
 		first := slices.Min(slices.Collect(maps.Keys(chosen.Unplaced)))
-		return no(v1alpha1.ReasonNoRoom, "%d nodes are due by the schedule, keep their state, and cannot be measured, because there is no room for the pods; %s: %s",
+		return no(v1alpha1.ReasonNoRoom, "%d nodes are due by the schedule or by a request, keep their state, and cannot be measured, because there is no room for the pods; %s: %s",
 			len(chosen.Unplaced), first, text.Shorten(chosen.Unplaced[first], 1024))
 	case chosen.Overdue > 0:
 		return no(v1alpha1.ReasonScheduleTooShort,

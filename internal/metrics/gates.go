@@ -21,7 +21,7 @@ var (
 		"Nodes of the gate by state, as its status counts them.", "gate", "state")
 
 	gateUnplaced = newGauge("tailgate_gate_unplaced_nodes",
-		"Nodes of the gate that are due by the schedule and are not measured, because they or their peers have no room.", "gate")
+		"Nodes of the gate that are due by the schedule or by a request and are not measured, because they or their peers have no room.", "gate")
 	nodeVerified = newGauge("tailgate_node_verified",
 		"1 while the node is in state Verified and ready; otherwise 0.", "gate", "node")
 	nodeMarkFailing = newGauge("tailgate_node_mark_failing",

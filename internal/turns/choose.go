@@ -51,12 +51,12 @@ type Choice struct {
 	Again time.Duration
 }
 
-// Place is a node and a pod's role without room there, Shortage why, and until when that is known.
+// Place is a node and a pod's role without room there, Shortage why, since when, and until when nobody looks again.
 type (
 	Place    struct{ Node, Role string }
 	Shortage struct {
-		Why   string
-		Until time.Time
+		Why          string
+		Since, Until time.Time
 	}
 )
 

@@ -126,7 +126,7 @@ var _ = Describe("A gate", func() {
 		yesterday()
 		eventually(unplaced).Should(BeEquivalentTo(2))
 		eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(And(
-			HavePrefix("False NoRoom: 2 nodes are due by the schedule, keep their state"), ContainSubstring("/app-")))
+			HavePrefix("False NoRoom: 2 nodes are due by the schedule or by a request, keep their state"), ContainSubstring("/app-")))
 		for _, node := range nodes {
 			w.Stays(ctx, node, isVerified)
 			Expect(w.Benchmarks(ctx, node)).To(ConsistOf("-1"), "nothing was created for it")
