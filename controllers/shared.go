@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -211,4 +213,133 @@ func ConditionNotices(old, now []metav1.Condition, conditionTypes ...string) []N
 		all = append(all, Notice{Type: kind, Reason: after.Reason, Action: conditionType, Message: after.Message})
 	}
 	return all
+}
+
+// SettleTimes moves future times of a status, a pointer, to now: a clock was ahead. An EndTime of
+// type metav1.Time keeps its distance from StartTime. Left out are RetryTime, which has its own
+// bound, and LastMeasurementTime, with which a schedule repeats a measurement.
+func SettleTimes(status any, now time.Time) { settle(reflect.ValueOf(status), now) }
+
+func settle(v reflect.Value, now time.Time) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			settle(v.Elem(), now)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			settle(v.Index(i), now)
+		}
+	case reflect.Struct:
+		switch t := v.Addr().Interface().(type) {
+		case *metav1.Time:
+			if t.After(now) {
+				t.Time = now
+			}
+			return
+		case *metav1.MicroTime:
+			if t.After(now) {
+				t.Time = now
+			}
+			return
+		}
+		start, end := timeOf(v, "StartTime"), timeOf(v, "EndTime")
+		if start != nil && end != nil && start.After(now) {
+			end.Time = end.Add(now.Sub(start.Time))
+		}
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			if f.IsExported() && f.Name != "RetryTime" && f.Name != "LastMeasurementTime" && (f.Name != "EndTime" || end == nil) {
+				settle(v.Field(i), now)
+			}
+		}
+	}
+}
+
+// timeOf returns the field of a struct with a name; nil if it is not a metav1.Time.
+func timeOf(v reflect.Value, name string) *metav1.Time {
+	if f := v.FieldByName(name); f.IsValid() && f.CanInterface() {
+		t, _ := f.Addr().Interface().(*metav1.Time)
+		return t
+	}
+	return nil
+}
+
+// Graces shortens the grace period of the operator's pods that are being deleted. Whoever deletes a pod can give it a year, in which a
+// process that ignores SIGTERM holds the CPUs of a node, whether or not the pod's benchmark still exists.
+type Graces struct {
+	API
+	Namespaces Named
+}
+
+// Reconcile deletes a pod again, with its own grace period.
+func (g *Graces) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	pod := &corev1.Pod{}
+	if err := g.Client.Get(ctx, req.NamespacedName, pod); err != nil || !Lingers(pod) || !g.Namespaces.Has(pod.Namespace) {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	err := Delete(With(ctx, "why", "its grace period is too long"), g.Client, pod)
+	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+		return ctrl.Result{}, nil // A policy refuses the deletion of a pod that only has the operator's labels.
+	}
+	return Written(0, err)
+}
+
+func (g *Graces) SetupWithManager(mgr ctrl.Manager) error {
+	g.Client = Logged(g.Client)
+	lingers := predicate.NewPredicateFuncs(Lingers)
+	return ctrl.NewControllerManagedBy(mgr).Named("graces").For(&corev1.Pod{}, builder.WithPredicates(lingers)).Complete(g)
+}
+
+// Lingers reports whether a pod is being deleted with a longer grace period than its own.
+func Lingers(o client.Object) bool {
+	grace := o.GetDeletionGracePeriodSeconds()
+	return !o.GetDeletionTimestamp().IsZero() && grace != nil && *grace > pods.GracePeriodSeconds
+}
+
+// The log has one line for each action, when it is done: what is created and deleted, the marks that are written to a Node, each change of
+// a node's state, and each event. What is only observed, waited for or tried again is not in it.
+
+// With returns a context whose log lines have these keys and values, too.
+func With(ctx context.Context, keysAndValues ...any) context.Context {
+	return log.IntoContext(ctx, log.FromContext(ctx).WithValues(keysAndValues...))
+}
+
+func Logged(c client.Client) client.Client { return logged{c} }
+
+type logged struct{ client.Client }
+
+func (l logged) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
+	err := l.Client.Create(ctx, o, opts...)
+	if err == nil {
+		log.FromContext(ctx).Info("created", keysOf(o)...)
+	}
+	return err
+}
+
+func (l logged) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
+	err := l.Client.Delete(ctx, o, opts...)
+	if err == nil {
+		log.FromContext(ctx).Info("deleted", keysOf(o)...)
+	}
+	return err
+}
+
+// keysOf returns the kind and the name of an object, and the run and the attempt that it is for.
+func keysOf(o client.Object) []any {
+	keys := []any{"kind", kindOf(o), "object", strings.TrimPrefix(client.ObjectKeyFromObject(o).String(), "/")}
+	for _, label := range [][2]string{{"run", v1alpha1.LabelRun}, {"attempt", v1alpha1.LabelAttempt}, {"role", v1alpha1.LabelRole}} {
+		if value := o.GetLabels()[label[1]]; value != "" {
+			keys = append(keys, label[0], value)
+		}
+	}
+	return keys
+}
+
+// Tell sends events about an object, and logs them.
+func (a API) Tell(ctx context.Context, about runtime.Object, notices ...Notice) {
+	for _, n := range notices {
+		log.FromContext(ctx).Info("event", "type", n.Type, "reason", n.Reason, "action", n.Action, "message", n.Message)
+	}
+	a.Send(about, notices...)
 }

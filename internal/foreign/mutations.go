@@ -3,6 +3,8 @@ package foreign
 import (
 	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // OptOutLabels and OptOutAnnotations ask admission webhooks not to add to a pod what takes CPUs or
@@ -80,4 +82,44 @@ func UnreadVariable(name string) bool {
 		return true
 	}
 	return strings.HasPrefix(name, "DD_") || strings.HasPrefix(name, "OTEL_")
+}
+
+// The network resources injector of the SR-IOV operator adds these to each pod whose network names a resource
+// (github.com/k8snetworkplumbingwg/network-resources-injector, pkg/webhook/webhook.go and pkg/types/types.go at commit
+// 61d01b9): a volume with the pod's labels, annotations and hugepages, and, for a container with hugepages, a variable with
+// the container's name.
+const (
+	injectorVolume   = "podnetinfo"
+	injectorPath     = "/etc/podnetinfo"
+	injectorVariable = "CONTAINER_NAME"
+)
+
+// InjectedMount reports whether the injector added a mount: its own read-only view of the pod's
+// metadata. Any other mount there, or kind of volume, is not the injector's.
+func InjectedMount(pod *corev1.Pod, m corev1.VolumeMount) bool {
+	if m.MountPath != injectorPath || m.Name != injectorVolume || !m.ReadOnly || m.SubPath != "" || m.SubPathExpr != "" {
+		return false
+	}
+	for _, v := range pod.Spec.Volumes {
+		if v.Name == m.Name {
+			return v.DownwardAPI != nil
+		}
+	}
+	return false
+}
+
+func InjectedVariable(c corev1.Container, e corev1.EnvVar) bool {
+	return e.Name == injectorVariable && e.Value == c.Name && e.ValueFrom == nil
+}
+
+// AnnotationMachineConfig is on each node that the Machine Config Operator of OpenShift manages.
+const AnnotationMachineConfig = "machineconfiguration.openshift.io/currentConfig"
+
+// StayAnnotations ask autoscalers and the descheduler to let a pod finish, which takes its time.
+func StayAnnotations() map[string]string {
+	return map[string]string{
+		"cluster-autoscaler.kubernetes.io/safe-to-evict":     "false",
+		"karpenter.sh/do-not-disrupt":                        "true",
+		"descheduler.alpha.kubernetes.io/prefer-no-eviction": "true",
+	}
 }

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
@@ -128,4 +129,18 @@ func (e *Entry) on(node string) string {
 		return e.Name + " is measuring on node " + node
 	}
 	return e.Name + " precedes it on node " + node
+}
+
+// Soonest returns the shorter of two waits; 0 means no wait.
+func Soonest(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
+// CompareAge orders objects by their creation, the oldest first, and within the same second by namespace and name.
+func CompareAge(a, b metav1.Object) int {
+	return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time),
+		cmp.Compare(a.GetNamespace()+"/"+a.GetName(), b.GetNamespace()+"/"+b.GetName()))
 }

@@ -351,3 +351,61 @@ func ratioText(r v1alpha1.CellResult, reference string, p v1alpha1.Percentile) s
 		return fmt.Sprintf("%s (%s..%s)", ratio.Estimate, cmp.Or(ratio.Lower, "0"), cmp.Or(ratio.Upper, "∞"))
 	}
 }
+
+// wide writes Table with all checks, and a table of each cell and variant with each round.
+func wide(w io.Writer, s sheet) error {
+	if err := table(w, s.benchmark, true); err != nil {
+		return err
+	}
+	d, err := s.document()
+	if err != nil {
+		return err
+	}
+	for _, c := range d.Cells {
+		columns, counts := figureColumns(rounds.Percentiles(), stats.FormatLatency, true), Interval(c.CellResult)
+		if c.Stream {
+			counts = "bandwidth"
+			columns = []tableColumn{rateColumn("BANDWIDTH", func(b *v1alpha1.BandwidthResult) int64 { return b.BitsPerSecond }),
+				rateColumn("SENT", func(b *v1alpha1.BandwidthResult) int64 { return b.SentBitsPerSecond }), lostColumn}
+		}
+		names, rows := []string{"ROUND"}, []v1alpha1.CellResult{}
+		for _, r := range c.EachRound {
+			names, rows = append(names, strconv.Itoa(int(r.Round))), append(rows, r.CellResult)
+		}
+		lines := resultTable{"", columns, append(rows, c.CellResult)}.lines()
+		for i, name := range append(names, "all") {
+			lines[i] = slices.Insert(lines[i], 0, name)
+		}
+		if err := writeLines(w, fmt.Sprintf("ROUNDS of %s: %s", summary.Label(c.CellResult), counts), lines); err != nil {
+			return fmt.Errorf("writing the rounds of %s: %w", summary.Label(c.CellResult), err)
+		}
+	}
+	return nil
+}
+
+// matrix prints a table for each variant and protocol: all rounds, by rate and message size.
+func matrix(w io.Writer, s sheet) error {
+	blocks := s.roundTrips(func(r v1alpha1.CellResult) block {
+		r.MessageSize, r.RatePerSecond = 0, 0
+		return block{r.Variant, r.Traffic}
+	})
+	if len(blocks) == 0 {
+		return fmt.Errorf("%w: no cell measured round trips", ErrNothingToShow)
+	}
+	fmt.Fprintln(w, s.title())
+	for _, rows := range blocks {
+		columns := []tableColumn{{"RATE/S", func(r v1alpha1.CellResult) string {
+			if r.OpenLoop() {
+				return strconv.Itoa(int(r.RatePerSecond))
+			}
+			return "ping-pong"
+		}}, countColumn("SIZE", func(r v1alpha1.CellResult) int64 { return int64(r.MessageSize) }), roundsColumn}
+		first := rows[0]
+		heading := fmt.Sprintf("variant %s (%s), %s, %s, µs", first.Variant, Ways(s.collected.Variant(first.Variant).Variant), first.Protocol, Interval(first))
+		if err := (resultTable{heading, append(columns, figureColumns(rounds.Percentiles(), micros, false)...), rows}).write(w); err != nil {
+			return fmt.Errorf("writing the matrix: %w", err)
+		}
+	}
+	Notes(w, "", warningLines(s.benchmark))
+	return nil
+}
