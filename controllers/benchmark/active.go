@@ -357,8 +357,6 @@ func (w *world) pendingFor(p *corev1.Pod) time.Duration {
 // phase shows that it ended: the kubelet sets the phase after it stopped the sandbox.
 func (w *world) holds(p *corev1.Pod) bool { return w.ours(p) && !givenBack(p) }
 
-func (w *world) holdsNodes() bool { return w.holds(w.server) || w.holds(w.client) }
-
 func givenBack(p *corev1.Pod) bool { return pods.Ended(p) && !p.DeletionTimestamp.IsZero() }
 
 func (w *world) ours(p *corev1.Pod) bool { return ownsPod(w.benchmark, p) }

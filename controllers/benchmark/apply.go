@@ -130,21 +130,16 @@ func setLeft(b *v1alpha1.LatencyBenchmark, left []*corev1.Pod) {
 func (w *world) release() {
 	b := w.benchmark
 	setLeft(b, slices.DeleteFunc([]*corev1.Pod{w.client, w.server}, func(p *corev1.Pod) bool { return !w.holds(p) }))
-	b.Status.OccupiedSeconds += int64(w.occupation().Seconds())
 	a := b.Status.Active
+	held := w.now.Sub(a.StartTime.Time)
+	if w.driver != nil { // The clock may have been corrected.
+		held = min(held, w.deadline()+removeTimeout)
+	}
+	b.Status.OccupiedSeconds += int64(held.Seconds())
 	b.Status.Attempts = append(b.Status.Attempts, v1alpha1.Attempt{
 		Run: a.Run, Attempt: a.Attempt, StartTime: a.StartTime, MeasuredMilliseconds: a.MeasuredMilliseconds, Outcome: *a.Outcome,
 	})
 	b.Status.Active = nil
-}
-
-// occupation returns how long the active attempt held its nodes. It is bounded, because the clock may have been corrected.
-func (w *world) occupation() time.Duration {
-	held := w.now.Sub(w.benchmark.Status.Active.StartTime.Time)
-	if w.driver == nil {
-		return held
-	}
-	return min(held, w.deadline()+removeTimeout)
 }
 
 func (w *world) setOutcome(reason, message string) {
@@ -171,8 +166,7 @@ const (
 // refusal is why an object of an attempt cannot be created, as the outcome of the attempt.
 type refusal struct {
 	reason, message string
-	// passing is true if a retry may succeed.
-	passing bool
+	passing         bool
 }
 
 func (r *refusal) Error() string { return r.message }

@@ -126,7 +126,7 @@ func decide(w *world) step {
 		return decideIdle(w)
 	case b.Status.Active.Outcome == nil:
 		return decideActive(w)
-	case w.holdsNodes() && w.now.Sub(b.Status.Active.Outcome.CompletionTime.Time) <= removeTimeout:
+	case (w.holds(w.server) || w.holds(w.client)) && w.now.Sub(b.Status.Active.Outcome.CompletionTime.Time) <= removeTimeout:
 		return do(stepRemove, v1alpha1.ReasonEnding, "%s", removing(w)).after(lookAgain)
 	default:
 		return step{kind: stepRelease}

@@ -65,8 +65,7 @@ type attempt struct {
 	listening, noAddress string
 	// found is true if both pods' logs have results, before their kubelets report the end.
 	found bool
-	// kept is the state of the ConfigMap for the collected result.
-	kept kept
+	kept  kept
 	// events are the warnings about pods that have been pending for a while, by pod UID, newest last.
 	events map[types.UID][]corev1.Event
 	// unplugged is a message about a resource of the run that is not allocatable on a node any more.

@@ -21,8 +21,7 @@ import (
 
 // world is the input of decide: one node of one gate.
 type world struct {
-	now time.Time
-	// gate and verification are the objects as they were read.
+	now          time.Time
 	gate         *v1alpha1.LatencyGate
 	verification *v1alpha1.LatencyVerification
 	// node is nil if it does not exist.
@@ -47,7 +46,6 @@ type world struct {
 
 // step is the step that decide chose, or that the gate takes, and why.
 type step struct {
-	// event is what happened to the node.
 	event nodeEvent
 	// reason and message belong to the new state or, with eventNotAccepted and eventReleased, to a Kubernetes event.
 	reason, message string

@@ -25,7 +25,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
-// publisher writes the marks of one Node.
 type publisher struct {
 	controllers.API
 	// marks are the marks that it may write, and p is what they should be.

@@ -81,7 +81,6 @@ type effect struct {
 	apply func(c *change)
 }
 
-// change is a status that an event changes.
 type change struct {
 	step
 	now time.Time
@@ -90,8 +89,7 @@ type change struct {
 	// before is the status before the event, and status the one after it.
 	before *v1alpha1.LatencyVerificationStatus
 	status *v1alpha1.LatencyVerificationStatus
-	// err is why an effect was not possible.
-	err error
+	err    error
 }
 
 type statusField string
@@ -406,9 +404,7 @@ func (w *world) setDeletable(status *v1alpha1.LatencyVerificationStatus) {
 }
 
 const (
-	// maxRetained is the maximum length of a message of a retention.
-	maxRetained = 512
-	// maxSetbackPeers is the maximum number of peers in a setback.
+	maxRetained     = 512
 	maxSetbackPeers = 8
 )
 

@@ -310,7 +310,6 @@ func notices(old, v *v1alpha1.LatencyVerification, s step) []controllers.Notice 
 }
 
 const (
-	// indexNode finds verifications by their node, indexGate by their gate.
 	indexNode = "spec.nodeName"
 	indexGate = "spec.gateName"
 	// indexOwner finds benchmarks by the UID of the verification that owns them.

@@ -55,7 +55,6 @@ const (
 	// batch is the number of additions timed together: about 50 µs, with few interrupts.
 	batch   = 200_000
 	batches = 20
-	// mostMHz bounds what is believed.
 	mostMHz = 20_000
 )
 

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bufio"
 	"cmp"
 	"fmt"
 	"io"
@@ -104,13 +103,8 @@ func (h host) number(path string) int32 {
 
 // field returns the value of "name: value" or "name\t: value" in a file.
 func (h host) field(path, name string) string {
-	f, err := os.Open(filepath.Join(h.root, path))
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if key, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(key) == name {
+	for l := range strings.Lines(h.read(path)) {
+		if key, value, ok := strings.Cut(l, ":"); ok && strings.TrimSpace(key) == name {
 			return strings.TrimSpace(value)
 		}
 	}

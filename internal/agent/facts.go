@@ -127,10 +127,9 @@ func (h host) machineFacts(f facts) {
 
 // chosen returns the word in brackets from a file that lists all choices.
 func chosen(choices string) string {
-	if _, after, ok := strings.Cut(choices, "["); ok {
-		if word, _, ok := strings.Cut(after, "]"); ok {
-			return word
-		}
+	_, after, _ := strings.Cut(choices, "[")
+	if word, _, ok := strings.Cut(after, "]"); ok {
+		return word
 	}
 	return choices
 }
@@ -371,14 +370,8 @@ func (h host) idleFacts(f facts, cpu int) {
 
 func (h host) idleStates(cpu int) []string {
 	states := h.glob(fmt.Sprintf("sys/devices/system/cpu/cpu%d/cpuidle/state[0-9]*", cpu))
-	number := func(path string) int {
-		n, err := strconv.Atoi(strings.TrimPrefix(filepath.Base(path), "state"))
-		if err != nil {
-			return -1
-		}
-		return n
-	}
-	slices.SortFunc(states, func(a, b string) int { return cmp.Compare(number(a), number(b)) })
+	// The numbers have no leading zeros.
+	slices.SortFunc(states, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
 	return states
 }
 

@@ -101,7 +101,6 @@ func steering(h host, dir string) string {
 	return strings.Join(masks, " ")
 }
 
-// qdisc returns the root queueing discipline of an interface.
 func qdisc(index int) string {
 	list, err := netlink.QdiscList(&netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Index: index}})
 	if err != nil {

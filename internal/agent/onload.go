@@ -115,13 +115,8 @@ func mappedOnload(maps io.Reader) (string, error) {
 // end rx_evs and tx_evs. A server's stack is as old as its process, so its counters are those of
 // the cell.
 func (h host) stacks(group int, grown map[string]int64) (ids []int) {
-	file, err := os.Open(filepath.Join(h.root, "proc/driver/onload/stacks"))
-	if err != nil {
-		return nil
-	}
-	defer file.Close()
-	for lines := bufio.NewScanner(file); lines.Scan(); {
-		fields := strings.Fields(lines.Text())
+	for l := range strings.Lines(h.read("proc/driver/onload/stacks")) {
+		fields := strings.Fields(l)
 		if len(fields) < 5 {
 			continue
 		}
@@ -372,8 +367,7 @@ func addSockets(grown map[string]int64, dump []byte, protocol v1alpha1.Protocol)
 
 const (
 	preloadVariable = "LD_PRELOAD"
-	// onloadPrefix begins the names of all of Onload's variables.
-	onloadPrefix = "EF_"
+	onloadPrefix    = "EF_"
 )
 
 // environment returns the tools' environment: the container's, without options of tools and settings of Onload that an image or a shell may

@@ -140,9 +140,7 @@ func (w *watch) counters() map[string]int64 {
 		put(all, name, w.read(in.Replace(path)))
 	}
 	for _, state := range w.idleStates(w.cpus[0]) {
-		if n, err := strconv.ParseInt(w.read(filepath.Join(state, "usage")), 10, 64); err == nil {
-			all["cpu.cstate."+w.read(filepath.Join(state, "name"))] += n
-		}
+		put(all, "cpu.cstate."+w.read(filepath.Join(state, "name")), w.read(filepath.Join(state, "usage")))
 	}
 	w.interrupts(all)
 	w.scan("proc/interrupts", perCPU("interrupt.", w.cpus, all))

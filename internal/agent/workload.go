@@ -235,7 +235,6 @@ func (h host) environ(w *result.Workload) []string {
 	return strings.Split(strings.TrimRight(string(data), "\x00"), "\x00")
 }
 
-// lookAt looks for Onload's library and sockets in a process.
 func (h host) lookAt(pid int) *result.Look {
 	tcp, udp := h.look(pid, v1alpha1.ProtocolTCP), h.look(pid, v1alpha1.ProtocolUDP)
 	if tcp == nil || udp == nil {
@@ -265,7 +264,6 @@ func (h host) directed(cpus ...int) []string {
 	})
 }
 
-// memoryOf reads what the container's cgroup counts of memory and huge pages.
 func (h host) memoryOf(w *result.Workload) {
 	if dirs, version := h.cgroups("memory", "memory.numa_stat", "memory.numa_stat"); len(dirs) > 0 {
 		w.Memory = memoryByNode(h.read(filepath.Join(dirs[0], "memory.numa_stat")), version)

@@ -95,7 +95,6 @@ func (o *operator) takes(what string, least, most int) cobra.PositionalArgs {
 	}
 }
 
-// errUnanswered is wrapped by the error of a request that the operator did not answer.
 var errUnanswered = errors.New("the operator has not answered")
 
 // send asks for each chosen node in turn, until the operator does not answer: all errors.
@@ -177,7 +176,6 @@ func (o *operator) acceptLast(ctx context.Context, v *v1alpha1.LatencyVerificati
 	return o.accept(ctx, v, v.Status.History[0].Benchmark)
 }
 
-// accept makes a result of a node its baseline.
 func (o *operator) accept(ctx context.Context, v *v1alpha1.LatencyVerification, benchmark string) error {
 	if benchmark == "" {
 		return errors.New("BENCHMARK: name one of the node's LatencyBenchmarks")

@@ -130,7 +130,6 @@ func activeAttempt(ctx context.Context, w io.Writer, c *cluster, api client.Clie
 	}
 }
 
-// standingOf returns the phase of a pod and the reasons for it.
 func standingOf(pod *corev1.Pod) string {
 	told := []string{string(pod.Status.Phase)}
 	add := func(reason, message string) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -102,8 +103,9 @@ func (d *doctorCall) bug(ctx context.Context, args []string, noPods bool, progre
 			return nil, err
 		}
 	}
-	b.Kubernetes, err = d.kubernetes(ctx)
-	b.miss("the version of Kubernetes", err)
+	var version struct{ GitVersion, Platform string }
+	b.miss("the version of Kubernetes", d.raw(ctx, &version, "/version"))
+	b.Kubernetes = strings.TrimSpace(version.GitVersion + " " + version.Platform)
 	b.Facts, err = d.observe(ctx)
 	b.miss("the doctor's facts", err)
 	for i := range b.Facts.Nodes {
@@ -131,13 +133,6 @@ func (b *bugReport) miss(part string, err error) {
 	}
 }
 
-// kubernetes returns the version of the API server.
-func (c *cluster) kubernetes(ctx context.Context) (string, error) {
-	var version struct{ GitVersion, Platform string }
-	err := c.raw(ctx, &version, "/version")
-	return strings.TrimSpace(version.GitVersion + " " + version.Platform), err
-}
-
 // withoutPrograms removes what a pod of others runs; the doctor reads only what it requests.
 func withoutPrograms(spec *corev1.PodSpec) {
 	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
@@ -160,18 +155,17 @@ func (b *bugReport) collect(ctx context.Context, api client.Client, namespace, a
 		return err
 	}
 	all := []client.Object{o}
-	list := func(into client.ObjectList, options ...client.ListOption) {
-		if err := api.List(ctx, into, options...); err != nil {
-			b.miss(fmt.Sprintf("%T", into), err)
-		}
+	list := func(into client.ObjectList, options ...client.ListOption) (found []client.Object) {
+		b.miss(fmt.Sprintf("%T", into), api.List(ctx, into, options...))
+		_ = meta.EachListItem(into, func(o runtime.Object) error { // The function returns no error.
+			found = append(found, o.(client.Object))
+			return nil
+		})
+		return found
 	}
 	switch o := o.(type) {
 	case *v1alpha1.LatencyBenchmark:
-		made := &corev1.PodList{}
-		list(made, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelBenchmark: o.Name})
-		for i := range made.Items {
-			all = append(all, &made.Items[i])
-		}
+		all = append(all, list(&corev1.PodList{}, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelBenchmark: o.Name})...)
 		if len(o.Status.Stored) > 0 {
 			b.Results, err = storedResults(ctx, api, o)
 			b.miss("the stored results", err)
@@ -184,21 +178,12 @@ func (b *bugReport) collect(ctx context.Context, api client.Client, namespace, a
 		}
 	case *v1alpha1.LatencyGate:
 		namespace = o.Spec.Namespace
-		verified, measured := &v1alpha1.LatencyVerificationList{}, &v1alpha1.LatencyBenchmarkList{}
-		list(verified, client.MatchingLabels{v1alpha1.LabelGate: o.Name})
-		list(measured, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelGate: o.Name})
-		for i := range verified.Items {
-			all = append(all, &verified.Items[i])
-		}
-		for i := range measured.Items {
-			all = append(all, &measured.Items[i])
-		}
+		all = append(all, list(&v1alpha1.LatencyVerificationList{}, client.MatchingLabels{v1alpha1.LabelGate: o.Name})...)
+		all = append(all, list(&v1alpha1.LatencyBenchmarkList{}, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelGate: o.Name})...)
 	}
-	events := &corev1.EventList{}
-	list(events, client.InNamespace(namespace))
-	for i := range events.Items {
-		if slices.ContainsFunc(all, func(o client.Object) bool { return o.GetName() == events.Items[i].InvolvedObject.Name }) {
-			all = append(all, &events.Items[i])
+	for _, e := range list(&corev1.EventList{}, client.InNamespace(namespace)) {
+		if slices.ContainsFunc(all, func(o client.Object) bool { return o.GetName() == e.(*corev1.Event).InvolvedObject.Name }) {
+			all = append(all, e)
 		}
 	}
 	for _, o := range all {

@@ -320,7 +320,6 @@ func (c *cluster) raw(ctx context.Context, into any, path string, parameters ...
 // tailOfLog lines suffice for the largest result and all else that an agent writes.
 const tailOfLog = 1000
 
-// log opens the end of the log of a pod's container.
 func (c *cluster) log(ctx context.Context, pod types.NamespacedName, container string) (io.ReadCloser, error) {
 	core, err := c.core()
 	if err != nil {
@@ -375,7 +374,6 @@ func newScreen(out io.Writer) *screen {
 	return s
 }
 
-// live reports whether the line is rewritten.
 func (s *screen) live() bool { return s.width != nil }
 
 // eraseLine moves to the beginning of the terminal's line and clears it.
@@ -424,7 +422,6 @@ func (s *screen) clear() {
 	s.last = ""
 }
 
-// color is an escape sequence of a terminal.
 type color string
 
 // The colours, which follow the terminal's own palette.

@@ -87,7 +87,6 @@ type inspectCall struct {
 	benchmark    *likened
 }
 
-// inspected is the report about one pod.
 type inspected struct {
 	Namespace string `json:"namespace"`
 	Pod       string `json:"pod"`
@@ -202,7 +201,6 @@ func (c *inspectCall) targets(ctx context.Context, namespace string, args []stri
 	return all, nil
 }
 
-// selected returns the pods with the labels of a selector that run.
 func (c *inspectCall) selected(ctx context.Context, namespace, of, selector string) ([]corev1.Pod, error) {
 	parsed, err := labels.Parse(selector)
 	if err != nil {

@@ -22,7 +22,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// inspect inspects a container of one pod.
 func (c *inspectCall) inspect(ctx context.Context, pod *corev1.Pod) (inspected, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()

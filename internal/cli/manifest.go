@@ -64,17 +64,13 @@ func readManifest(file string, stdin io.Reader, kinds ...*kind) (*unstructured.U
 		return nil, fmt.Errorf("%s: metadata.ownerReferences: it was made for %s %s, and is deleted with it; remove this field and the labels of %s to run it on its own",
 			file, owner.Kind, owner.Name, v1alpha1.GroupVersion.Group)
 	}
-	withoutServerFields(u)
-	return u, nil
-}
-
-// withoutServerFields removes what an API server sets, which no other object can have.
-func withoutServerFields(u *unstructured.Unstructured) {
+	// No other object can have what an API server sets.
 	unstructured.RemoveNestedField(u.Object, "status")
 	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink"} {
 		unstructured.RemoveNestedField(u.Object, "metadata", field)
 	}
 	unstructured.RemoveNestedField(u.Object, "metadata", "annotations", corev1.LastAppliedConfigAnnotation)
+	return u, nil
 }
 
 const (

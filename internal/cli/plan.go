@@ -84,7 +84,7 @@ type Planned struct {
 	// LeftOut counts the selected nodes of a LatencyMatrix that cannot be measured, by reason.
 	LeftOut string `json:"leftOut,omitempty"`
 	// Variants are the ways to the peer, with all inherited settings.
-	Variants []PlannedVariant `json:"variants"`
+	Variants []report.DocumentVariant `json:"variants"`
 	// Runs are the runs of a pair, in order. For a matrix they have the names of the first pair's runs.
 	Runs []PlannedRun `json:"runs"`
 	// MeasuringSeconds is that of all runs, with warm-ups and without the start and end of pods; pairs measured at the same time count once.
@@ -95,12 +95,6 @@ type Planned struct {
 	// Gate is set for a LatencyGate. Its slots are the nodes that it measures at the same time, as clients, with their peers.
 	Gate  *PlannedGate `json:"gate,omitempty"`
 	Notes []string     `json:"notes,omitempty"`
-}
-
-// PlannedVariant describes a way to the peer in a few words.
-type PlannedVariant struct {
-	Name string `json:"name"`
-	Way  string `json:"way"`
 }
 
 // PlannedRun is a client pod and a server pod that measure all cells of a variant once.
@@ -308,7 +302,7 @@ func readNodes(file string, stdin io.Reader) ([]corev1.Node, error) {
 func planOf(b *v1alpha1.LatencyBenchmark, m *v1alpha1.LatencyMatrix, o preflight.Observed) Planned {
 	p := Planned{Kind: benchmarks.name, Namespace: b.Namespace, Name: b.Name, Tool: b.Spec.Tool, LatencyType: b.Spec.LatencyType, Slots: [][]v1alpha1.Pair{}}
 	for _, v := range plan.Variants(b.Spec) {
-		p.Variants = append(p.Variants, PlannedVariant{v.Name, report.Ways(v)})
+		p.Variants = append(p.Variants, report.DocumentVariant{Name: v.Name, Way: report.Ways(v)})
 	}
 	switch {
 	case o.Driver == nil:
@@ -424,7 +418,6 @@ func (p Planned) table(w io.Writer) error {
 	return nil
 }
 
-// fewCells is how many cells of a run are named.
 const fewCells = 6
 
 func cellsText(cells []string) string {

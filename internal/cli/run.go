@@ -54,7 +54,6 @@ func newRun(c *cluster) *cobra.Command {
 	return cmd
 }
 
-// The values of --dry-run.
 const (
 	dryRunNone   = "none"
 	dryRunClient = "client"

@@ -31,7 +31,6 @@ const (
 	leastRatio = 0.01
 )
 
-// filesVerdict is a call of the verb that judges files.
 type filesVerdict struct {
 	source
 	given               []givenFile

@@ -84,7 +84,6 @@ func CSV(w io.Writer, all ...Comparison) error {
 	return out.WriteAll(lines)
 }
 
-// plain formats a number that may be unknown.
 func plain[N int64 | float64](v *N) string {
 	if v == nil {
 		return ""
@@ -188,7 +187,6 @@ func (f Figure) Row() []string {
 	return row
 }
 
-// value formats the value of a round for people.
 func (f Figure) value(v *int64) string {
 	switch {
 	case v == nil:

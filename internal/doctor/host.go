@@ -197,7 +197,6 @@ func clock(_ Observed, n Node) []Line {
 	}
 }
 
-// kernel reports the kernel's release, preemption and arguments.
 func kernel(_ Observed, n Node) []Line {
 	i := n.seen()
 	if i == nil {

@@ -133,7 +133,6 @@ func cpuManager(_ Observed, n Node) []Line {
 	return nil
 }
 
-// freeCPUs counts the whole CPUs that benchmarks could get.
 func freeCPUs(o Observed, n Node) []Line {
 	if unseen := o.unseen("pods"); unseen != nil {
 		return unseen

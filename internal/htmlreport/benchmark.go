@@ -93,7 +93,6 @@ func newBenchmark(b export.Benchmark, i int, name string) (benchmark, error) {
 	return one, nil
 }
 
-// factsOf returns a short description of the benchmark.
 func factsOf(b export.Benchmark) [][2]string {
 	spec, status := b.Object.Spec, b.Object.Status
 	var facts [][2]string

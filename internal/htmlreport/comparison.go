@@ -53,7 +53,6 @@ type bar struct {
 	Open, Beyond ends
 }
 
-// ends are those of an axis.
 type ends struct{ Left, Right bool }
 
 // Estimated reports whether the estimate itself is on the axis.
@@ -118,7 +117,6 @@ func newComparisons(all []export.Benchmark, benchmarks []benchmark) ([]compariso
 	return out, nil
 }
 
-// without returns a comparison that is impossible.
 func without(baseline, candidate compare.Side, missing string) comparison {
 	return comparison{Comparison: compare.Comparison{Baseline: baseline.Name, Candidate: candidate.Name}, Missing: missing}
 }
@@ -131,7 +129,11 @@ func newComparison(baseline, candidate compare.Side) (comparison, error) {
 	if err != nil {
 		return comparison{}, err
 	}
-	axis := newAxis(c.Figures)
+	var ratios []*float64
+	for _, f := range c.Figures {
+		ratios = append(ratios, f.Ratio, f.Lower, f.Upper)
+	}
+	axis := axisFor(ratios)
 	out := comparison{Comparison: c.WithoutExplaining(), Scale: axis.marks()}
 	for i, f := range c.Figures {
 		row := comparisonRow{Cell: f.Cell, Rounds: f.Rounds(), Begin: c.Begins(i), Texts: f.Row(), Shown: "none", Bar: axis.bar(f)}
@@ -157,15 +159,7 @@ type axis float64
 
 var reaches = []float64{1.1, 1.25, 1.5, 2, 3, 5, 10, 30, 100}
 
-// newAxis returns the smallest axis with room for all ratios and bounds, or the largest.
-func newAxis(figures []compare.Figure) axis {
-	var ratios []*float64
-	for _, f := range figures {
-		ratios = append(ratios, f.Ratio, f.Lower, f.Upper)
-	}
-	return axisFor(ratios)
-}
-
+// axisFor returns the smallest axis with room for all ratios, or the largest.
 func axisFor(ratios []*float64) axis {
 	most := 1.0
 	for _, v := range ratios {
@@ -212,12 +206,7 @@ func (j judgedRule) Picture() string {
 	return words
 }
 
-func orNone(text string) string {
-	if text == "" {
-		return "without a bound"
-	}
-	return text
-}
+func orNone(text string) string { return cmp.Or(text, "without a bound") }
 
 func judgedRules(rules []v1alpha1.Rule, verdicts []v1alpha1.RuleVerdict) []judgedRule {
 	var all []judgedRule

@@ -54,7 +54,6 @@ const (
 // not look like a difference, and one slow or fast pair does not change other colours.
 var steps = []int64{50, 80, 95, 105, 125, 150, 200, 400}
 
-// level returns the number of the colour of a figure.
 func level(ns, median int64) int {
 	n := 0
 	for n < len(steps) && ns*100 >= median*steps[n] {

@@ -25,7 +25,6 @@ var (
 	lost   = figure{Text: "lost", Title: "this percentile falls among the lost messages", Muted: true}
 )
 
-// latency formats a latency in microseconds, exact to the nanosecond.
 func latency(ns int64) figure { return figure{Text: micros(ns)} }
 
 // rounded formats a latency in microseconds with the decimals of its tool's step (0: all three).

@@ -62,7 +62,8 @@ func (s Series) Columns() ([]Column, error) {
 	for _, r := range s.Rounds {
 		d, err := all.Add(r.Histogram)
 		if err != nil {
-			return nil, fmt.Errorf("reading round %d of %s: %w", r.Number, s.label(), err)
+			label := summary.Label(v1alpha1.CellResult{Variant: s.Variant.Name, Name: s.Name})
+			return nil, fmt.Errorf("reading round %d of %s: %w", r.Number, label, err)
 		}
 		columns, lost = append(columns, Column{r.Number, d, r.Lost}), lost+r.Lost
 	}

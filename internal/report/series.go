@@ -91,8 +91,3 @@ func (s Series) Counts() string {
 
 // Shown converts a time of the histogram to the displayed time, in nanoseconds.
 func (s Series) Shown(ns int64) int64 { return summary.Shown(s.LatencyType)(ns) }
-
-// label names the series, with its variant if there is more than one.
-func (s Series) label() string {
-	return summary.Label(v1alpha1.CellResult{Variant: s.Variant.Name, Name: s.Name})
-}

@@ -131,17 +131,9 @@ type resultTable struct {
 
 // lines returns the titles of the columns, followed by the values of each row.
 func (t resultTable) lines() [][]string {
-	titles := make([]string, len(t.columns))
-	for i, c := range t.columns {
-		titles[i] = c.title
-	}
-	all := [][]string{titles}
+	all := [][]string{text.Of(t.columns, func(c tableColumn) string { return c.title })}
 	for _, r := range t.rows {
-		values := make([]string, len(t.columns))
-		for i, c := range t.columns {
-			values[i] = c.value(r)
-		}
-		all = append(all, values)
+		all = append(all, text.Of(t.columns, func(c tableColumn) string { return c.value(r) }))
 	}
 	return all
 }
