@@ -35,7 +35,7 @@ func newDoctor(c *cluster) *cobra.Command {
 			"unprivileged pods check the resources that benchmarks would get: exclusive CPUs, networks with their devices, Onload. On each\n" +
 			"network, pairs of nodes then try to reach each other. With -f, the pods request what the pods of this object would.\n" +
 			"Whether a running pod of yours is placed right, says kubectl tailgate inspect.\n" +
-			"The level of each check is good, warning, error, or unknown if the check was not possible; docs/doctor.md describes all\n" +
+			"The level of each check is good, warning, error, or unknown if the check was not possible; docs/internals/doctor.md describes all\n" +
 			"checks. The findings come first, then a line for each node; -o wide also shows the checks without findings. The command\n" +
 			"deletes the pods before it ends, also if you interrupt it.\n\n" +
 			"Without names, it checks all nodes except those whose taints keep pods away. It tolerates the taints of a named node.\n\n" +

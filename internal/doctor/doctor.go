@@ -41,7 +41,7 @@ var Levels = []Level{Error, Unknown, Warning, Good}
 type Line struct {
 	// Node is empty if the line concerns the cluster.
 	Node string `json:"node,omitempty"`
-	// Check is the name of the check, which does not change between versions. See docs/doctor.md.
+	// Check is the name of the check, which does not change between versions. See docs/internals/doctor.md.
 	Check string `json:"check"`
 	// Subject is the network or the resource, for checks that have several subjects.
 	Subject string `json:"subject,omitempty"`
@@ -241,7 +241,7 @@ var (
 		name  string
 		lines func(Observed) []Line
 	}{
-		{"manager", manager}, {"definitions", definitions}, {"policies", policies}, {"gate-taint", gateTaints}, {"multus", multus},
+		{"manager", manager}, {"crds", definitions}, {"policies", policies}, {"gate-taint", gateTaints}, {"multus", multus},
 		{"network", networks}, {"onload", onloadAnywhere}, {"mtu", mtus}, {"connection", connections}, {"machines", oneMachine},
 		{"alike", alike}, {"left-out", leftOut},
 	}

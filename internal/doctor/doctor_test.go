@@ -143,7 +143,7 @@ func TestGoodClusterIsGood(t *testing.T) {
 		}
 	}
 	want := []string{
-		"manager", "definitions", "policies", "multus", "network", "mtu", "mtu", "alike", "left-out",
+		"manager", "crds", "policies", "multus", "network", "mtu", "mtu", "alike", "left-out",
 		"node", "inspect", "cpu-manager", "free-cpus", "neighbours", "topology", "smt", "isolation", "governor", "c-states", "clock", "mitigations",
 		"kernel", "hypervisor", "hugepages", "nics", "devices", "attachment", "interface", "onload",
 	}
@@ -243,15 +243,15 @@ func TestChecks(t *testing.T) {
 		{"no manager", changes{func(o *Observed) { o.Manager = nil }}, true, "manager", "", Error, "no Deployment"},
 		{"a manager that is not ready", changes{func(o *Observed) { o.Manager.Ready = 0 }}, true, "manager", "", Error, "none of 1"},
 		{"Deployments that the user may not list", changes{unseen("deployments")}, true, "manager", "", Unknown, "deployments"},
-		{"a kind that is not served", changes{func(o *Observed) { o.Definitions[1].Served = false }}, true, "definitions", "", Error, "latencygates"},
+		{"a kind that is not served", changes{func(o *Observed) { o.Definitions[1].Served = false }}, true, "crds", "", Error, "latencygates"},
 		{"a policy that is gone", changes{func(o *Observed) {
 			o.Policies = slices.DeleteFunc(o.Policies, func(p admissionregistrationv1.ValidatingAdmissionPolicy) bool {
 				return p.Name == "tailgate-gate-operate"
 			})
 		}}, true, "policies", "", Error, "gate-operate (not installed)"},
 		{"policies that the user may not list", changes{unseen("validatingadmissionpolicies")}, true, "policies", "", Unknown, "validatingadmissionpolicies"},
-		{"a kind of another version", changes{func(o *Observed) { o.Definitions[0].Same = false }}, true, "definitions", "", Warning, "latencybenchmarks"},
-		{"kinds that the user may not read", changes{unseen("customresourcedefinitions")}, true, "definitions", "", Unknown, "customresourcedefinitions"},
+		{"a kind of another version", changes{func(o *Observed) { o.Definitions[0].Same = false }}, true, "crds", "", Warning, "latencybenchmarks"},
+		{"kinds that the user may not read", changes{unseen("customresourcedefinitions")}, true, "crds", "", Unknown, "customresourcedefinitions"},
 
 		{"huge pages for all", changes{factOnA("mm.thp", "always")}, false, "thp", "", Warning, "always"},
 		{"huge pages on request", changes{factOnA("mm.thp", "madvise")}, false, "thp", "", Good, "madvise"},
@@ -507,9 +507,9 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// docs/doctor.md describes each check.
+// docs/internals/doctor.md describes each check.
 func TestEveryCheckIsDocumented(t *testing.T) {
-	page, err := os.ReadFile("../../docs/doctor.md")
+	page, err := os.ReadFile("../../docs/internals/doctor.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -519,7 +519,7 @@ func TestEveryCheckIsDocumented(t *testing.T) {
 	o.Nodes[0].Looks[1].Inspection.Evidence.BootID = "boot-b"
 	for _, l := range Diagnose(o).Lines {
 		if !bytes.Contains(page, []byte("`"+l.Check+"`")) {
-			t.Errorf("docs/doctor.md has no `%s`", l.Check)
+			t.Errorf("docs/internals/doctor.md has no `%s`", l.Check)
 		}
 	}
 }

@@ -78,7 +78,7 @@ var _ = Describe("kubectl tailgate doctor", func() {
 			levels[l.Check] = l.Level
 			Expect(l.Found).NotTo(ContainSubstring("you may not"), l.Check)
 		}
-		Expect(levels).To(And(HaveKeyWithValue("definitions", doctor.Good), HaveKeyWithValue("manager", doctor.Error),
+		Expect(levels).To(And(HaveKeyWithValue("crds", doctor.Good), HaveKeyWithValue("manager", doctor.Error),
 			HaveKeyWithValue("inspect", doctor.Error), HaveKeyWithValue("free-cpus", doctor.Warning)), stdout.String())
 		Expect(k8s.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
 		Expect(list.Items).To(BeEmpty())
