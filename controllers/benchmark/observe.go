@@ -129,21 +129,21 @@ type visits func(ctx context.Context, from client.Reader, list func() client.Obj
 func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, each visits, w *world, of ...client.ListOption) error {
 	w.others, w.blocking, w.unseen = nil, nil, ""
 	b := w.benchmark
-	left := map[types.UID]bool{}
-	note := func(recorded []v1alpha1.LeftPod) {
+	left := map[types.UID]types.NamespacedName{}
+	note := func(namespace string, recorded []v1alpha1.LeftPod) {
 		for _, p := range recorded {
-			left[types.UID(p.UID)] = true
+			left[types.UID(p.UID)] = types.NamespacedName{Namespace: namespace, Name: p.Name}
 			r.made.add(types.UID(p.UID))
 		}
 	}
 	// The pods that a release has just recorded are not written yet.
-	note(b.Status.LeftPods)
+	note(b.Namespace, b.Status.LeftPods)
 	err := each(ctx, from, func() client.ObjectList { return &v1alpha1.LatencyBenchmarkList{} }, func(object runtime.Object) error {
 		o := object.(*v1alpha1.LatencyBenchmark)
 		if !r.Settings.Namespaces.Has(o.Namespace) {
 			return nil
 		}
-		note(o.Status.LeftPods)
+		note(o.Namespace, o.Status.LeftPods)
 		if unseenBefore(o, b) {
 			w.unseen = o.Namespace + "/" + o.Name
 		}
@@ -158,15 +158,31 @@ func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, each 
 	if b.Status.Active != nil || b.Status.Pair == nil {
 		return nil
 	}
-	err = each(ctx, from, func() client.ObjectList { return &corev1.PodList{} }, func(object runtime.Object) error {
-		if p := object.(*corev1.Pod); inTheWay(b, p, r.made.has(p.UID)) {
-			stuck := left[p.UID] || !p.DeletionTimestamp.IsZero() && w.now.Sub(p.DeletionTimestamp.Time) > removeTimeout
+	look := func(p *corev1.Pod) {
+		_, isLeft := left[p.UID]
+		if delete(left, p.UID); inTheWay(b, p, r.made.has(p.UID)) {
+			stuck := isLeft || !p.DeletionTimestamp.IsZero() && w.now.Sub(p.DeletionTimestamp.Time) > removeTimeout
 			w.blocking = append(w.blocking, blockingPod{name: fmt.Sprintf("%s/%s on %s", p.Namespace, p.Name, pods.Node(p)), stuck: stuck})
 		}
+	}
+	// A live list would have the pods of any user who writes our labels, of a megabyte each: a pod of ours is in the cache, or, for a
+	// moment, only in a status.
+	ours := []client.ListOption{client.MatchingLabels{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate}, client.HasLabels{v1alpha1.LabelRole}}
+	err = observe.Whole(ctx, r.Client, func() client.ObjectList { return &corev1.PodList{} }, func(o runtime.Object) error {
+		look(o.(*corev1.Pod))
 		return nil
-	}, client.MatchingLabels{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate}, client.HasLabels{v1alpha1.LabelRole})
+	}, ours...)
 	if err != nil {
 		return fmt.Errorf("listing benchmark pods: %w", err)
+	}
+	for uid, name := range left {
+		p := &corev1.Pod{}
+		if err := from.Get(ctx, name, p); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading pod %s, which an attempt has left: %w", name, err)
+		}
+		if p.UID == uid {
+			look(p)
+		}
 	}
 	return nil
 }

@@ -90,12 +90,16 @@ func TestReleasedPodIsInTheWay(t *testing.T) {
 	w.server.Labels[v1alpha1.LabelManagedBy] = v1alpha1.ManagedByTailgate
 	written := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(w.benchmark.DeepCopy(), w.server).Build()
 	w.release()
-	if err := (&Reconciler{}).observeQueue(t.Context(), written, observe.Each, w, client.InNamespace("perf")); err != nil {
-		t.Fatal(err)
-	}
-	want := []blockingPod{{name: "perf/x-r1-a1-server on b", stuck: true}}
-	if diff := cmp.Diff(want, w.blocking, cmp.AllowUnexported(blockingPod{})); diff != "" {
-		t.Errorf("in the way (-want +got):\n%s", diff)
+	// The cache has the pod, or not yet.
+	for name, cache := range map[string]client.Client{"cached": written, "live": fake.NewClientBuilder().WithScheme(testScheme(t)).Build()} {
+		r := &Reconciler{API: controllers.API{Client: cache, Live: written}}
+		if err := r.observeQueue(t.Context(), r.Live, observe.Each, w, client.InNamespace("perf")); err != nil {
+			t.Fatal(err)
+		}
+		want := []blockingPod{{name: "perf/x-r1-a1-server on b", stuck: true}}
+		if diff := cmp.Diff(want, w.blocking, cmp.AllowUnexported(blockingPod{})); diff != "" {
+			t.Errorf("%s: in the way (-want +got):\n%s", name, diff)
+		}
 	}
 }
 
@@ -137,6 +141,9 @@ func TestOnlyLiveListsHavePages(t *testing.T) {
 				o := client.ListOptions{}
 				if o.ApplyOptions(options); o.Limit > 0 != pages {
 					t.Errorf("pages: %t, and %T is listed with limit %d", pages, list, o.Limit)
+				}
+				if _, ok := list.(*corev1.PodList); ok && pages {
+					t.Error("live, the pods of all who write our labels are read")
 				}
 				if !pages {
 					list.SetContinue("continue-not-supported") // as the cache does
@@ -328,7 +335,7 @@ func TestNamedNamespaces(t *testing.T) {
 	elsewhere := &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: "x", CreationTimestamp: metav1.NewTime(ago(2 * time.Hour))}}
 	api := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(w.benchmark, elsewhere).Build()
 	for unseen, named := range map[string]controllers.Named{"elsewhere/x": nil, "": {w.benchmark.Namespace}} {
-		r := &Reconciler{Settings: Settings{Namespaces: named}}
+		r := &Reconciler{API: controllers.API{Client: api}, Settings: Settings{Namespaces: named}}
 		if err := r.observeQueue(t.Context(), api, observe.Whole, w); err != nil || w.unseen != unseen {
 			t.Errorf("of %v, %q comes first, want %q; %v", named, w.unseen, unseen, err)
 		}
