@@ -2,6 +2,7 @@ package pinger_test
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -25,8 +27,9 @@ type impostor struct {
 	answer   answerer
 }
 
-// session is the server's side of what src/session.h describes.
+// session is the server's side of what src/session.h describes. said is what it has written since the greeting.
 type session struct {
+	said           bytes.Buffer
 	key, cell      [2]uint64
 	client, server [2]uint64
 	cells          uint64
@@ -66,7 +69,7 @@ func (s *session) derive(purpose, protocol, size uint64) uint64 {
 // greet answers a line of the greeting, and reports whether it is one.
 func (s *session) greet(c io.Writer, line string) bool {
 	var proof uint64
-	if _, err := fmt.Sscanf(line, "TAILGATE-PINGER 2 %16x%16x\n", &s.client[0], &s.client[1]); err == nil {
+	if _, err := fmt.Sscanf(line, "TAILGATE-PINGER 3 %16x%16x\n", &s.client[0], &s.client[1]); err == nil {
 		_, _ = fmt.Sscanf(key, "%16x%16x", &s.key[0], &s.key[1])
 		s.server = [2]uint64{rand.Uint64(), rand.Uint64()}
 		fmt.Fprintf(c, "PROOF %016x%016x %016x\n", s.server[0], s.server[1], s.derive(1, 0, 0))
@@ -76,7 +79,18 @@ func (s *session) greet(c io.Writer, line string) bool {
 		return false
 	}
 	fmt.Fprint(c, "WELCOME\n")
+	s.said.Reset()
 	return true
+}
+
+func (s *session) seal() uint64 {
+	var chain, word uint64
+	for i, c := range s.said.Bytes() {
+		if word |= uint64(c) << (i % 8 * 8); i%8 == 7 {
+			chain, word = siphash(2, 4, s.key, chain, word), 0
+		}
+	}
+	return s.derive(5, siphash(2, 4, s.key, chain, word), uint64(s.said.Len()))
 }
 
 func (s *session) nextCell(protocol string, size int) {
@@ -107,7 +121,7 @@ func (i *impostor) serve(t *testing.T) {
 		return
 	}
 	defer c.Close()
-	lines := bufio.NewReader(c)
+	lines, out := bufio.NewReader(c), io.MultiWriter(c, &i.session.said)
 	var data io.Closer
 	for {
 		line, err := lines.ReadString('\n')
@@ -118,16 +132,17 @@ func (i *impostor) serve(t *testing.T) {
 		var port int
 		switch line {
 		case "SCAN\n":
-			fmt.Fprint(c, "SCANNING\n")
+			fmt.Fprint(out, "SCANNING\n")
 			time.Sleep(200 * time.Millisecond)
-			fmt.Fprint(c, "SCANNED 2\n{}")
+			fmt.Fprint(out, "SCANNED 2\n{}")
 		case "END\n":
 			data.Close()
-			fmt.Fprint(c, "STATS 2 0 0 0 0 0 0 0\n{}")
+			fmt.Fprint(out, "STATS 2 0 0 0 0 0 0 0\n{}")
 		case "VERIFY\n":
-			fmt.Fprint(c, "VERIFIED\n")
+			fmt.Fprint(out, "VERIFIED\n")
+			fmt.Fprintf(out, "SEAL %016x\n", i.session.seal())
 		default:
-			if i.session.greet(c, line) {
+			if strings.HasPrefix(line, "SEAL ") || i.session.greet(out, line) {
 				continue
 			}
 			if _, err := fmt.Sscanf(line, "CELL %s %d %d", &protocol, &i.size, &port); err != nil {
@@ -136,9 +151,9 @@ func (i *impostor) serve(t *testing.T) {
 			}
 			i.session.nextCell(protocol, i.size)
 			if protocol == "tcp" {
-				data, err = i.connection(c)
+				data, err = i.connection(out)
 			} else {
-				data, err = i.socket(c, port)
+				data, err = i.socket(out, port)
 			}
 			if err != nil {
 				t.Errorf("making the path of a cell: %v", err)
@@ -149,7 +164,7 @@ func (i *impostor) serve(t *testing.T) {
 }
 
 // connection waits for the data connection, and answers the stream of messages on it.
-func (i *impostor) connection(control net.Conn) (io.Closer, error) {
+func (i *impostor) connection(control io.Writer) (io.Closer, error) {
 	fmt.Fprint(control, "CONNECT nonce\n")
 	data, err := i.listener.AcceptTCP()
 	if err != nil {
@@ -174,7 +189,7 @@ func (i *impostor) connection(control net.Conn) (io.Closer, error) {
 }
 
 // socket answers datagrams, first those by which the client tries the path: their number is 0.
-func (i *impostor) socket(control net.Conn, port int) (io.Closer, error) {
+func (i *impostor) socket(control io.Writer, port int) (io.Closer, error) {
 	here := i.listener.Addr().(*net.TCPAddr)
 	data, err := net.DialUDP("udp", &net.UDPAddr{IP: here.IP, Port: here.Port}, &net.UDPAddr{IP: here.IP, Port: port})
 	if err != nil {

@@ -94,15 +94,15 @@ func FuzzWire(f *testing.F) {
 		choice byte
 		said   string
 	}{
-		{newcomer, "TAILGATE-PINGER 2 " + key + "\n"},
-		{newcomer + newcomerPiece*49, "TAILGATE-PINGER 2 " + key + "\nPROOF 0000000000000000\n"},
+		{newcomer, "TAILGATE-PINGER 3 " + key + "\n"},
+		{newcomer + newcomerPiece*49, "TAILGATE-PINGER 3 " + key + "\nPROOF 0000000000000000\n"},
 		{newcomer, "TAILGATE-PINGER 1 " + key + "\n"},
-		{newcomer + newcomerPiece*63, "TAILGATE-PINGER 2 " + strings.Repeat("x", 300)},
+		{newcomer + newcomerPiece*63, "TAILGATE-PINGER 3 " + strings.Repeat("x", 300)},
 		{newcomer, "TAILGATE-PINGER \n"},
-		{newcomer, "TAILGATE-PINGER 2 \x00" + key + "\n"},
+		{newcomer, "TAILGATE-PINGER 3 \x00" + key + "\n"},
 		{newcomer, "PROOF 0000000000000000\n"},
 		{waitedFor + newcomerPiece*63, "DATA 00112233\n"},
-		{waitedFor, "TAILGATE-PINGER 2 " + key + "\n"},
+		{waitedFor, "TAILGATE-PINGER 3 " + key + "\n"},
 		{waitedFor, "DATA 0011223\n"},
 		{requests, "CELL tcp 64 0 - 0\nCELL udp 65507 4000 - 0\nCELL multicast 64 4000 239.192.0.1 1\nSCAN\nVERIFY\n"},
 		{requests, "CELL tcp 4294967297 0 - 0\nCELL tcp -1 0 - 0\nCELL udp -1 99999 " + strings.Repeat("g", 200) + " 1\n"},

@@ -17,12 +17,13 @@ import (
 type handler func(message []byte, client, server func([]byte))
 
 // relay sits between a client at 127.0.0.1, which takes 127.0.0.2 for its server, and the server at 127.0.0.1, which sees a
-// client at 127.0.0.3. The lines of control connections pass unchanged. Datagrams are handed to functions that pass them on or drop them, and
+// client at 127.0.0.3. The lines of control connections pass, with what changes replaces. Datagrams are handed to functions that pass them on or drop them, and
 // so are the messages of streams if their size is given.
 type relay struct {
 	port            string
 	size            int
 	request, answer handler
+	changes         *strings.Replacer
 }
 
 // choosing returns the handlers of a relay that calls functions with the number of a message, and a function that passes it on.
@@ -64,6 +65,9 @@ func (r *relay) start(t *testing.T) {
 // lines passes on the client's lines, and learns from them where datagrams go, and that a connection has messages.
 func (r *relay) lines(t *testing.T, near, far net.Conn) {
 	defer far.Close()
+	if r.changes == nil {
+		r.changes = strings.NewReplacer()
+	}
 	lines, stream := bufio.NewReader(near), false
 	for begun := false; !stream; begun = true {
 		line, err := lines.ReadString('\n')
@@ -74,14 +78,20 @@ func (r *relay) lines(t *testing.T, near, far net.Conn) {
 		if _, err := fmt.Sscanf(line, "CELL udp %d %d", &size, &port); err == nil {
 			r.datagrams(t, port)
 		}
-		if _, err := io.WriteString(far, line); err != nil {
+		if _, err := io.WriteString(far, r.changes.Replace(line)); err != nil {
 			return
 		}
 		stream = r.size > 0 && strings.HasPrefix(line, "DATA ")
 		if !begun && !stream {
 			go func() {
-				_, _ = io.Copy(near, far)
-				near.Close()
+				defer near.Close()
+				for buffer := make([]byte, 65536); ; {
+					n, err := far.Read(buffer)
+					if err != nil {
+						return
+					}
+					_, _ = io.WriteString(near, r.changes.Replace(string(buffer[:n])))
+				}
 			}()
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -139,5 +140,30 @@ func TestMessagesOfOthers(t *testing.T) {
 				wantFailure(t, server, 4, "something else than the client sent message")
 			})
 		}
+	}
+}
+
+// TestReportsOfOthers: a host in the path changes neither what the server reports nor what it is asked.
+func TestReportsOfOthers(t *testing.T) {
+	cases := map[string]struct {
+		changes                [2]string
+		client, server         int
+		clientSays, serverSays string
+	}{
+		"a report":  {[2]string{`"strays":0`, `"strays":7`}, 4, 0, "the reports of the server were changed on the way", ""},
+		"a request": {[2]string{"CELL tcp", "CELL  tcp"}, 5, 4, "the server did not answer", "what the client asked was changed on the way"},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			server, port := serve(t, program, nil, "--spin")
+			r := &relay{port: port, size: 64, changes: strings.NewReplacer(c.changes[0], c.changes[1])}
+			r.request, r.answer = choosing(passAll, passAll)
+			r.start(t)
+			args := append(clientArgs(port, "--spin", "--protocol", "tcp", "--sizes", "64", "--duration", "300ms"), "--server", "127.0.0.2")
+			wantFailure(t, start(t, program, nil, args...), c.client, c.clientSays)
+			if c.server > 0 {
+				wantFailure(t, server, c.server, c.serverSays)
+			}
+		})
 	}
 }

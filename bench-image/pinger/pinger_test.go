@@ -345,9 +345,9 @@ func TestStrangers(t *testing.T) {
 	dial("tcp", "")
 	dial("tcp", "GET / HTTP/1.1\r\n\r\n")
 	dial("tcp", strings.Repeat("x", 10000))
-	dial("tcp", "TAILGATE-PINGER 2 \n")
-	dial("tcp", "TAILGATE-PINGER 2 "+key+"\nCELL tcp 64 0 - 0\n")
-	dial("tcp", "TAILGATE-PINGER 2 "+key+"\n") // challenged, it says no more
+	dial("tcp", "TAILGATE-PINGER 3 \n")
+	dial("tcp", "TAILGATE-PINGER 3 "+key+"\nCELL tcp 64 0 - 0\n")
+	dial("tcp", "TAILGATE-PINGER 3 "+key+"\n") // challenged, it says no more
 	dial("tcp", "PROOF 0000000000000000\n")
 	dial("tcp", "DATA 00000000000000000000000000000000\n")
 	// However late an answer arrives on a busy machine, it does not count as lost because of the strangers.
@@ -370,7 +370,7 @@ func TestStrangers(t *testing.T) {
 	}
 	wantResult(t, second, 1)
 	answer := make([]byte, 64)
-	if n, err := other.Read(answer); err != nil || string(answer[:n]) != "VERSION 2\n" {
+	if n, err := other.Read(answer); err != nil || string(answer[:n]) != "VERSION 3\n" {
 		t.Errorf("another version is answered %q, %v", answer[:n], err)
 	}
 	wrong := start(t, program, nil, append(clientArgs(port, "--protocol", "tcp", "--sizes", "64", "--duration", "1s"), "--key", strings.Repeat("0", 32))...)

@@ -70,6 +70,18 @@ static void greet(const struct client_options *o, struct link *l) {
 		die(EXIT_IMPOSTOR, "who answers does not have the key");
 	if (!link_sendf(l, "PROOF %016" PRIx64 "\n", proof_of_client(s)) || !link_line(l, line, sizeof line, CONNECT_SECONDS) || strcmp(line, "WELCOME") != 0)
 		die(EXIT_IMPOSTOR, "%s", closed);
+	s->sent = s->received = (struct transcript){0};
+}
+
+// verify lets the server check its clock, and checks that neither its reports nor what it was asked were changed on the way.
+static void verify(struct link *l) {
+	char line[64];
+	struct session *s = &l->session;
+	if (!link_sendf(l, "VERIFY\n") || !link_sendf(l, "SEAL %016" PRIx64 "\n", seal_of_client(s, &s->sent)) ||
+	    !link_line(l, line, sizeof line, CONTROL_SECONDS) || strcmp(line, "VERIFIED") != 0)
+		control_lost("verifying its clock");
+	if (!link_unseal(l, seal_of_server(s, &s->received), CONTROL_SECONDS))
+		die(EXIT_IMPOSTOR, "the reports of the server were changed on the way");
 }
 
 // one_object reports whether a text, if it is valid JSON, is exactly one object: this keeps a server from closing the
@@ -437,9 +449,7 @@ void measure(const struct client_options *o) {
 			run_cell(&j, o, &control, o->sizes[i], o->rates[k], memory);
 	json_close(&j, ']');
 	clock_verify();
-	char line[64];
-	if (!link_sendf(&control, "VERIFY\n") || !link_line(&control, line, sizeof line, CONTROL_SECONDS) || strcmp(line, "VERIFIED") != 0)
-		control_lost("verifying its clock");
+	verify(&control);
 	clock_json(&j);
 	json_close(&j, '}');
 	json_printf(&j, "\n");

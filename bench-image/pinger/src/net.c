@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -256,6 +257,7 @@ bool link_line(struct link *l, char *line, size_t size, double seconds) {
 		if (l->from == l->to && !fill(l, seconds))
 			return false;
 		char c = l->buffer[l->from++];
+		add(&l->session, &l->session.received, &c, 1);
 		if (c == '\n') {
 			line[length] = 0;
 			return true;
@@ -272,6 +274,7 @@ bool link_block(struct link *l, char *block, size_t length, double seconds) {
 			return false;
 		size_t n = l->to - l->from < length ? l->to - l->from : length;
 		memcpy(block, l->buffer + l->from, n);
+		add(&l->session, &l->session.received, block, n);
 		l->from += n;
 		block += n;
 		length -= n;
@@ -279,7 +282,14 @@ bool link_block(struct link *l, char *block, size_t length, double seconds) {
 	return true;
 }
 
+bool link_unseal(struct link *l, uint64_t seal, double seconds) {
+	char line[64];
+	uint64_t is;
+	return link_line(l, line, sizeof line, seconds) && sscanf(line, "SEAL %16" SCNx64, &is) == 1 && is == seal;
+}
+
 bool link_send(struct link *l, const char *text, size_t length) {
+	add(&l->session, &l->session.sent, text, length);
 	while (length > 0) {
 		ssize_t n = send(l->fd, text, length, MSG_NOSIGNAL);
 		if (n < 0 && errno == EINTR)

@@ -9,7 +9,7 @@
 
 #include "session.h"
 
-#define VERSION "2"
+#define VERSION "3"
 // GREETING, after PROGRAM a version, begins the first line of a control connection; the client's numbers follow.
 #define PROGRAM "TAILGATE-PINGER "
 #define GREETING PROGRAM VERSION " "
@@ -76,6 +76,8 @@ struct link {
 bool link_line(struct link *l, char *line, size_t size, double seconds);
 // link_block reads length bytes.
 bool link_block(struct link *l, char *block, size_t length, double seconds);
+// link_unseal reads a seal, and reports whether it is what the seal of all that was received before is.
+bool link_unseal(struct link *l, uint64_t seal, double seconds);
 // link_send sends text; it returns false when the other end is gone.
 bool link_send(struct link *l, const char *text, size_t length);
 bool link_sendf(struct link *l, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -457,6 +457,8 @@ static void session(struct link *l) {
 	static struct scan scan;
 	if (!link_sendf(l, "WELCOME\n"))
 		return;
+	struct session *s = &l->session;
+	s->sent = s->received = (struct transcript){0};
 	while (link_line(l, line, sizeof line, IDLE_SECONDS)) {
 		struct request request;
 		if (strcmp(line, "SCAN") == 0) {
@@ -473,9 +475,11 @@ static void session(struct link *l) {
 			if (!run_cell(l, &request))
 				return;
 		} else if (strcmp(line, "VERIFY") == 0) {
+			if (!link_unseal(l, seal_of_client(s, &s->received), IDLE_SECONDS))
+				die(EXIT_IMPOSTOR, "what the client asked was changed on the way");
 			// This dies when the clock has drifted: the client then loses its server instead of getting a result.
 			clock_verify();
-			if (!link_sendf(l, "VERIFIED\n"))
+			if (!link_sendf(l, "VERIFIED\n") || !link_sendf(l, "SEAL %016" PRIx64 "\n", seal_of_server(s, &s->sent)))
 				return;
 		} else {
 			return;

@@ -23,10 +23,29 @@ static uint64_t derive(const struct session *s, uint64_t purpose, uint64_t proto
 	return siphash(2, 4, &s->key, words, sizeof words / sizeof words[0]);
 }
 
-enum purpose { CLIENT, SERVER, CELL, CELL_TOO };
+enum purpose { CLIENT, SERVER, CELL, CELL_TOO, CLIENT_SAID, SERVER_SAID };
 
 uint64_t proof_of_client(const struct session *s) { return derive(s, CLIENT, 0, 0); }
 uint64_t proof_of_server(const struct session *s) { return derive(s, SERVER, 0, 0); }
+
+// chained returns the chain with the bytes that make no whole word yet. Two words go into it, and eight into derive, so that no number of
+// one is a number of the other.
+static uint64_t chained(const struct session *s, const struct transcript *t) {
+	return siphash(2, 4, &s->key, (const uint64_t[]){t->chain, t->word}, 2);
+}
+
+void add(const struct session *s, struct transcript *t, const char *text, size_t length) {
+	for (size_t i = 0; i < length; i++) {
+		t->word |= (uint64_t)(unsigned char)text[i] << (t->length % 8 * 8);
+		if (++t->length % 8 == 0) {
+			t->chain = chained(s, t);
+			t->word = 0;
+		}
+	}
+}
+
+uint64_t seal_of_client(const struct session *s, const struct transcript *t) { return derive(s, CLIENT_SAID, chained(s, t), t->length); }
+uint64_t seal_of_server(const struct session *s, const struct transcript *t) { return derive(s, SERVER_SAID, chained(s, t), t->length); }
 
 struct key next_cell(struct session *s, uint64_t protocol, uint64_t size) {
 	s->cells++;

@@ -16,10 +16,16 @@ struct key {
 	uint64_t k0, k1;
 };
 
+// transcript is what one end has said on a control connection: a chain of numbers that only an end with the key can compute.
+struct transcript {
+	uint64_t chain, word, length;
+};
+
 struct session {
 	struct key key;
 	uint64_t client[2], server[2]; // the numbers that the ends drew
 	uint64_t cells;                // so far
+	struct transcript sent, received;
 };
 
 // key_read reads a key; it returns false unless the text is one.
@@ -29,6 +35,10 @@ void draw(void *bytes, size_t length);
 // proof_of_client and proof_of_server are what only an end with the key can say in a session.
 uint64_t proof_of_client(const struct session *s);
 uint64_t proof_of_server(const struct session *s);
+// add appends text to a transcript. seal_of_client and seal_of_server show that nobody changed it on the way.
+void add(const struct session *s, struct transcript *t, const char *text, size_t length);
+uint64_t seal_of_client(const struct session *s, const struct transcript *t);
+uint64_t seal_of_server(const struct session *s, const struct transcript *t);
 // next_cell returns the key of the session's next cell.
 struct key next_cell(struct session *s, uint64_t protocol, uint64_t size);
 

@@ -298,7 +298,7 @@ static void test_session(void) {
 	uint64_t seen[4 * KINDS];
 	size_t count = 0;
 	for (int kind = 0; kind < KINDS; kind++) {
-		struct session s = {{1, 2}, {3, 4}, {5, 6}, 0};
+		struct session s = {.key = {1, 2}, .client = {3, 4}, .server = {5, 6}};
 		uint64_t *differs[] = {&s.key.k0, &s.key.k1, &s.client[0], &s.client[1], &s.server[0], &s.server[1], &s.cells};
 		if (kind > 0)
 			*differs[kind - 1] ^= 1ull << 63;
@@ -311,6 +311,16 @@ static void test_session(void) {
 	for (size_t i = 0; i < count; i++)
 		for (size_t k = 0; k < i; k++)
 			CHECK(seen[i] != seen[k], "number %zu is number %zu", i, k);
+	struct session s = {.key = {1, 2}};
+	struct transcript whole = {0}, parts = {0}, other = {0}, shorter = {0};
+	add(&s, &whole, "STATS 2 0\n{}", 12);
+	add(&s, &parts, "STATS 2 ", 8);
+	add(&s, &parts, "0\n{}", 4);
+	add(&s, &other, "STATS 3 0\n{}", 12);
+	add(&s, &shorter, "STATS 2 0\n{", 11);
+	uint64_t seal = seal_of_server(&s, &whole);
+	CHECK(seal == seal_of_server(&s, &parts) && seal != seal_of_server(&s, &other) && seal != seal_of_server(&s, &shorter) && seal != seal_of_client(&s, &whole),
+	      "the seal depends on parts, or not on what is said, or by whom");
 	struct key key;
 	CHECK(key_read("00000000000000010000000000000002", &key) && key.k0 == 1 && key.k1 == 2, "a key is read as %llx, %llx", LL(key.k0), LL(key.k1));
 	CHECK(!key_read("0000000000000001000000000000000", &key) && !key_read("000000000000000100000000000000021", &key) &&
