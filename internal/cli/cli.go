@@ -143,7 +143,7 @@ func Command() *cobra.Command {
 		{"Measure", []*cobra.Command{newPlan(cluster), newRun(cluster), newGet(cluster), newCompare(cluster), newReport(cluster), newRerun(cluster)}},
 		{"Hold nodes back", []*cobra.Command{newGate(cluster), newVerify(cluster), newAccept(cluster), newCalibrate(cluster)}},
 		{"Find what is wrong", []*cobra.Command{newDoctor(cluster), newInspect(cluster), newAttempts(cluster), newReportBug(cluster), newVersion(cluster)}},
-		{"Results without a cluster", []*cobra.Command{newExport(cluster), newImport(), newVerdict(), newPublished()}},
+		{"Results without a cluster", []*cobra.Command{newExport(cluster), newImport(), newVerdict(), newCapture(), newPublished()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title + ":"})
 		for _, verb := range group.verbs {

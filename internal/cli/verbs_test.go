@@ -43,7 +43,7 @@ func TestVerbsRefuse(t *testing.T) {
 	}
 	all := verbs(t)
 	for _, name := range known {
-		if _, ok := all[name]; !ok && !slices.Contains([]string{"help", "completion", "doctor", "inspect", "version", "import", "published", "report-bug", "verdict"}, name) { // these have their own tests
+		if _, ok := all[name]; !ok && !slices.Contains([]string{"help", "completion", "doctor", "inspect", "version", "import", "published", "report-bug", "verdict", "capture"}, name) { // these have their own tests
 			t.Errorf("verb %s is not tested", name)
 		}
 	}

@@ -46,6 +46,11 @@ func ladder(w io.Writer, s sheet) error {
 	return nil
 }
 
+// CaptureLadder writes the ladder of one distribution of captured times.
+func CaptureLadder(w io.Writer, heading string, c Column) error {
+	return writeLines(w, heading, Series{LatencyType: v1alpha1.ResultInToOut}.ladder([]Column{c}))
+}
+
 // Column holds the distribution of a round, or of all rounds together.
 type Column struct {
 	// Round is the number of the round; 0 for all rounds.

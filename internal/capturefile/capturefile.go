@@ -1,0 +1,174 @@
+// Package capturefile measures a server's times to answer from capture files of any program.
+//
+// IN is the time of the packet with the last byte of a request, OUT that of the packet with the
+// first byte of its answer, both by the clock of the capture; bytes that were sent again count
+// when they were first captured. A request and its answer have the same key, on whatever
+// connections; the first request and the first answer of a key count.
+//
+// What is kept has bounds. A capture that exceeds one, or of which a latency would be wrong, gives
+// an error with the number of a packet, and no result.
+package capturefile
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"time"
+)
+
+// The ways to find a key: at an offset of each message, as the number of a message in its direction
+// of a TCP connection, or in a tag of FIX.
+const (
+	MatchOffset   = "offset"
+	MatchSequence = "sequence"
+	MatchFIX      = "fix"
+)
+
+const (
+	mostKey, mostMessage = 64, 16 << 10
+	// mostTime is the longest latency, which histograms can hold.
+	mostTime = time.Minute
+	// mostWaiting bounds the messages that wait for their answer or request: some 250 bytes each.
+	mostWaiting = 1 << 20
+)
+
+// Layout says where the key is in the messages of a direction, in bytes.
+type Layout struct{ Size, Offset, Length int }
+
+type Options struct {
+	// Servers are the ends that answer, port 0 is any; none: what the first TCP SYN calls.
+	Servers    []netip.AddrPort
+	Match, Tag string
+	// Request and Answer are needed but for FIX. Without a size, a UDP datagram is a message.
+	Request, Answer Layout
+	// Timeout is after what time without an answer a request is lost.
+	Timeout time.Duration
+	// MidStream: a TCP connection that is older than the capture goes on with a whole message.
+	MidStream bool
+}
+
+// Result has counts: Requests = Matched + Lost + RequestsAgain, and
+// Answers = Matched + Unmatched + AnswersAgain. Again: the key is that of an earlier one.
+type Result struct {
+	Servers     []netip.AddrPort
+	First, Last time.Time
+	// OutOfOrder are up to 1 ms older than one before, Unread of a server and neither TCP nor UDP.
+	Packets, OutOfOrder, Unread                                              int64
+	Requests, Answers, Matched, Lost, Unmatched, RequestsAgain, AnswersAgain int64
+	// Retransmitted counts segments, Gaps places in streams where MissingBytes were not captured.
+	Retransmitted, Gaps, MissingBytes int64
+	// OtherBytes are of no whole message, Older segments of connections older than the capture.
+	OtherBytes, Older int64
+}
+
+func (o Options) check() error {
+	_, err := strconv.ParseUint(o.Tag, 10, 20)
+	switch {
+	case o.Timeout <= 0 || o.Timeout > mostTime:
+		return fmt.Errorf("--timeout: %s is not within 0 and %s", o.Timeout, mostTime)
+	case o.Match == MatchFIX && err != nil:
+		return fmt.Errorf("--match: %.20q is not the number of a FIX tag, such as 11", o.Tag)
+	case o.Match == MatchSequence && o.MidStream:
+		return errors.New("--mid-stream: messages are numbered from the beginning of a connection; match by offset or FIX tag")
+	}
+	for _, l := range []Layout{o.Request, o.Answer} {
+		switch {
+		case o.Match == MatchFIX:
+		case l.Size < 0 || l.Size > mostMessage || l.Size == 0 && o.Match == MatchSequence,
+			o.Match == MatchOffset && (l.Length < 1 || l.Length > mostKey || l.Offset < 0 || l.Offset > cmp.Or(l.Size, mostMessage)-l.Length):
+			return fmt.Errorf("--size, --offset and --length: a message has 1 to %d bytes, not %d, and a key within it 1 to %d, not %d at %d", mostMessage, l.Size, mostKey, l.Length, l.Offset)
+		}
+	}
+	return nil
+}
+
+// Analyze reads files, each in the order of time, as one, and passes the latencies in ns to record.
+func Analyze(ctx context.Context, files []File, o Options, record func(ns int64)) (Result, error) {
+	if err := o.check(); err != nil {
+		return Result{}, err
+	}
+	a := newAnalysis(o, record)
+	r := &a.Result
+	err := each(files, r, func(p *packet) error { return cmp.Or(a.packet(p), ctx.Err()) })
+	if a.assembler.FlushAll(); err == nil {
+		err = a.err
+	}
+	a.expire()
+	a.expire()
+	if err == nil && r.Matched == 0 {
+		err = fmt.Errorf("no match: %d packets have %d requests to %v (--server) and %d answers, with no key in common within %s; %d segments are of connections that are older than the capture (--mid-stream), and %d packets are fragments or of protocols that are not read",
+			r.Packets, r.Requests, r.Servers, r.Answers, o.Timeout, r.Older, r.Unread)
+	}
+	return *r, err
+}
+
+// waiting is a request, or an answer that was read before its request; done: it has the other one.
+type waiting struct {
+	place
+	answer, done bool
+}
+
+// matched takes a message with its key.
+func (a *analysis) matched(answer bool, key []byte, p place) error {
+	generation := a.young
+	w, found := generation[string(key)]
+	if !found {
+		generation = a.old
+		w, found = generation[string(key)]
+	}
+	if answer {
+		a.Answers++
+	} else {
+		a.Requests++
+	}
+	switch {
+	case answer && a.Requests == 0:
+		a.Unmatched++ // Its request came before the capture.
+	case answer && found && (w.done || w.answer):
+		a.AnswersAgain++
+	case !answer && found && !w.done && !w.answer:
+		a.RequestsAgain++
+	case len(key) > mostKey:
+		return fmt.Errorf("%s: a key has %d bytes, and %d are possible", p, len(key), mostKey)
+	case !found || w.done:
+		delete(generation, string(key))
+		if len(a.young)+len(a.old) >= mostWaiting {
+			return fmt.Errorf("%s: more than %d messages wait within %s: give a shorter --timeout", p, mostWaiting, a.Timeout)
+		}
+		a.young[string(key)] = waiting{place: p, answer: answer}
+	default:
+		generation[string(key)] = waiting{done: true}
+		if w.answer {
+			p, w.place = w.place, p
+		}
+		if p.at < w.at {
+			return fmt.Errorf("%s: the answer is %s older than its request in %s: the clock stepped back, the files are of different clocks, or a key has several messages",
+				p, time.Duration(w.at-p.at), w.place)
+		}
+		if p.at-w.at > int64(a.Timeout) {
+			a.Lost++
+			a.Unmatched++
+		} else {
+			a.Matched++
+			a.record(p.at - w.at)
+		}
+	}
+	return nil
+}
+
+// expire ends the waiting of the older messages.
+func (a *analysis) expire() {
+	for _, w := range a.old {
+		switch {
+		case w.answer:
+			a.Unmatched++
+		case !w.done:
+			a.Lost++
+		}
+	}
+	a.old, a.young = a.young, a.old
+	clear(a.young)
+}
