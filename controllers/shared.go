@@ -265,7 +265,7 @@ func timeOf(v reflect.Value, name string) *metav1.Time {
 	return nil
 }
 
-// Graces shortens the grace period of the operator's pods that are being deleted. Whoever deletes a pod can give it a year, in which a
+// Graces shortens the grace period of the operator's pods that are being deleted. A user who deletes a pod can give it a year, in which a
 // process that ignores SIGTERM holds the CPUs of a node, whether or not the pod's benchmark still exists.
 type Graces struct {
 	API

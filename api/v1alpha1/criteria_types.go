@@ -26,10 +26,11 @@ type Criteria struct {
 	// baseline is what maxIncrease and maxDecrease compare with.
 	Baseline *Baseline `json:"baseline,omitempty"`
 
-	// ignoreDifferences are keys of the evidence that may differ from the baseline, at most 32: kernel.release, for
-	// example, or kernelUpgrade for all that another kernel of a distribution changes by itself. One * matches any
-	// text, as in cell.*.duration; nic.firmware-variant, nic.function, numa.relation and cell.CELL.accelerated.END must
-	// be written in full. Any other difference makes the comparison Inconclusive.
+	// ignoreDifferences are keys of the evidence that may differ from the baseline, at most 32,
+	// such as kernel.release. The key kernelUpgrade stands for the keys that another kernel of a
+	// distribution changes. One * matches any text, as in cell.*.duration. Write
+	// nic.firmware-variant, nic.function, numa.relation and cell.CELL.accelerated.END in full. Any
+	// other difference makes the comparison Inconclusive.
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
@@ -48,7 +49,8 @@ type Metric string
 
 // The metrics. Percentiles, min, mean and stddev are latencies of the round's own samples.
 const (
-	// MetricMin is the smallest sample. It decreases with the number of samples: compare equal durations.
+	// MetricMin is the smallest sample. The minimum decreases with the number of samples: compare
+	// equal durations.
 	MetricMin Metric = "min"
 	// MetricMean is the mean of the samples. Lost messages are not among them: add a rule on lost.
 	MetricMean   Metric = "mean"
@@ -60,7 +62,8 @@ const (
 	MetricP999   Metric = "p99.9"
 	MetricP9999  Metric = "p99.99"
 	MetricP99999 Metric = "p99.999"
-	// MetricMax is the largest sample. It is shown and never judged: it is a single sample of each round.
+	// MetricMax is the largest sample. Because the maximum is a single sample of each round, it is
+	// shown and never judged.
 	MetricMax Metric = "max"
 	// MetricStdDev is the standard deviation of the samples. Lost messages are not among them.
 	MetricStdDev Metric = "stddev"
@@ -199,9 +202,9 @@ type Rule struct {
 	// +required
 	Metric Metric `json:"metric"`
 
-	// max is the highest value. Of a latency, it is a duration from 1ns to 60s, such as 1.75ms, for the median round;
-	// for a Pass, at most one round in ten may exceed it. Of lost, it is the number of messages that any round may
-	// lose, 0 to 999999999999.
+	// max is the highest value. For a latency, it is a duration from 1ns to 60s, such as 1.75ms,
+	// for the median round. For a Pass, at most one round in ten may exceed it. For lost, it is the
+	// number of messages that any round may lose, 0 to 999999999999.
 	// +optional
 	Max Limit `json:"max,omitzero"`
 
@@ -209,9 +212,10 @@ type Rule struct {
 	// +optional
 	Min Limit `json:"min,omitzero"`
 
-	// maxIncrease is how much higher than the baseline a value may be. Of a latency, it is a percentage above 0% and
-	// below 10000%, such as 2.5%; for a Pass, at most one round in ten more than in the baseline may exceed it. Of
-	// lost, it is how many more messages a round may lose, 0 to 999999999999.
+	// maxIncrease is how much higher than the baseline a value may be. For a latency, it is a
+	// percentage above 0% and below 10000%, such as 2.5%. For a Pass, at most one round in ten more
+	// than in the baseline may exceed it. For lost, it is how many more messages a round may lose,
+	// 0 to 999999999999.
 	// +optional
 	MaxIncrease Limit `json:"maxIncrease,omitzero"`
 
@@ -297,8 +301,8 @@ type Baseline struct {
 	// +required
 	Type BaselineType `json:"type"`
 
-	// benchmark is another benchmark of the namespace, whose cells are compared with those of the same variant. Until
-	// it is complete, the verdict is Inconclusive.
+	// benchmark is another benchmark of the namespace; cells of variants with the same name are
+	// compared. Until this benchmark is complete, the verdict is Inconclusive.
 	// +unionMember
 	Benchmark *BenchmarkReference `json:"benchmark,omitempty"`
 
@@ -307,13 +311,14 @@ type Baseline struct {
 	// +unionMember
 	Variant *ObjectName `json:"variant,omitempty"`
 
-	// gate is the LatencyGate whose accepted result at the first verdict is the baseline. Its spec.namespace must be
-	// that of the benchmark. It must be absent in the template of a LatencyGate, and is required elsewhere.
+	// gate is the LatencyGate whose accepted result at the first verdict is the baseline. The
+	// gate's spec.namespace must be the namespace of the benchmark. The field must be absent in the
+	// template of a LatencyGate, and is required elsewhere.
 	// +unionMember
 	Gate *ObjectName `json:"gate,omitempty"`
 
-	// matrix is another LatencyMatrix of the namespace, for the template of a LatencyMatrix only. Each pair is compared
-	// with the pair of the same nodes in the same roles.
+	// matrix is another LatencyMatrix of the namespace, and is allowed only in the template of a
+	// LatencyMatrix. Each pair is compared with the pair of the same nodes in the same roles.
 	// +unionMember
 	Matrix *ObjectName `json:"matrix,omitempty"`
 
@@ -385,7 +390,7 @@ const (
 	VerdictPass VerdictOutcome = "Pass"
 	// VerdictFail surfaces when even the optimistic bound is beyond the limit.
 	VerdictFail VerdictOutcome = "Fail"
-	// VerdictInconclusive surfaces when neither a Pass nor a Fail can be shown. It is never a pass.
+	// VerdictInconclusive surfaces when neither a Pass nor a Fail can be shown; it is never a pass.
 	VerdictInconclusive VerdictOutcome = "Inconclusive"
 )
 
@@ -418,19 +423,21 @@ const (
 type Verdict struct {
 	// outcome is Fail when a rule fails, Pass when all pass, otherwise Inconclusive.
 	Outcome VerdictOutcome `json:"outcome"`
-	// message is that of the rule that decided the outcome.
+	// message is the message of the rule that decided the outcome.
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message"`
 	// comparisons is the number of pairs of a rule and a cell. A Fail is decided over all of them together.
 	Comparisons int32 `json:"comparisons"`
 	// looks is how often the data are judged, 1 or 2: after spec.rounds and after spec.maxRounds.
 	Looks int32 `json:"looks,omitempty"`
-	// wrongOneIn is the inverse of the highest probability of a wrong verdict over all looks: 20 means that a
-	// comparison at its limit passes, or any comparison within its limit fails, with a probability of at most 5 %. It
-	// is absent if rounds depend on each other, or if a rule compares with another benchmark.
+	// wrongOneIn is the inverse of the highest probability of a wrong verdict over all evaluations.
+	// With 20, a comparison at its limit passes, or any comparison within its limit fails, with a
+	// probability of at most 5 %. The field is absent if rounds depend on each other, or if a rule
+	// compares with another benchmark.
 	WrongOneIn int64 `json:"wrongOneIn,omitempty"`
-	// beyondOneIn is one in how many benchmarks looks as bad at one look if all true values are within their limits: it
-	// fails from 40. A LatencyMatrix decides with those of all pairs.
+	// beyondOneIn is one in how many benchmarks would look as bad at one evaluation if all true
+	// values are within their limits. The benchmark fails from 40 on. A LatencyMatrix combines the
+	// values of all pairs.
 	BeyondOneIn int64 `json:"beyondOneIn,omitempty"`
 	// rules are the results of the rules, in the order of spec.criteria.rules.
 	// +listType=atomic
@@ -460,8 +467,9 @@ type VerdictBaseline struct {
 	UID string `json:"uid"`
 }
 
-// RuleVerdict is the result of one rule, with the numbers of the cell that decided: the worst one for the limit among
-// the failed cells, otherwise the inconclusive cells, otherwise the passed cells.
+// RuleVerdict is the result of one rule, with the numbers of the cell that decided. This cell is
+// the worst cell for the limit among the failed cells, otherwise the inconclusive cells, otherwise the passed
+// cells.
 type RuleVerdict struct {
 	// rule as text, such as p99 max 2µs of variants vf-onload.
 	// +kubebuilder:validation:MaxLength=512
@@ -497,9 +505,9 @@ type RuleVerdict struct {
 	CandidateRounds int32 `json:"candidateRounds,omitempty"`
 	// baselineRounds is the number of rounds compared with.
 	BaselineRounds int32 `json:"baselineRounds,omitempty"`
-	// estimate is compared with the limit. With a baseline, it is the median of the ratios of all candidate rounds to
-	// all baseline rounds, for lost of their differences; otherwise it is the value of the median round. It is absent
-	// if it has no bound.
+	// estimate is compared with the limit. With a baseline, it is the median of the ratios of all
+	// candidate rounds to all baseline rounds (for lost: of their differences). Without a baseline,
+	// it is the value of the median round. A value without a bound is absent.
 	// +kubebuilder:validation:MaxLength=32
 	Estimate string `json:"estimate,omitempty"`
 	// lower is the lower bound of the 95 % interval of the estimate; absent if there are too few rounds.

@@ -18,7 +18,7 @@ const (
 	ToolSfntPingpong Tool = "sfnt-pingpong"
 	// ToolSfntStream is AMD's sfnt-stream (cns-sfnettest): UDP messages at a rate, of which a run times up to 900,000.
 	ToolSfntStream Tool = "sfnt-stream"
-	// ToolNetperf is netperf: request/response and stream tests over TCP or UDP. It reports no samples.
+	// ToolNetperf is netperf: request/response and stream tests over TCP or UDP, without samples.
 	ToolNetperf Tool = "netperf"
 	// ToolSockperf is sockperf: ping-pong, under load at a rate, and throughput, over TCP or UDP.
 	ToolSockperf Tool = "sockperf"
@@ -47,7 +47,8 @@ type WaitMode string
 
 // The wait modes.
 const (
-	// WaitBlock sleeps in the kernel until it is woken. (Onload may spin all the same: that is its own setting.)
+	// WaitBlock sleeps in the kernel until it is woken. Onload may spin nevertheless, by its own
+	// settings.
 	WaitBlock WaitMode = "Block"
 	// WaitSpin polls a non-blocking socket and never sleeps.
 	WaitSpin WaitMode = "Spin"
@@ -203,13 +204,15 @@ type MeasurementSpec struct {
 	// +kubebuilder:validation:Maximum=1000
 	Priority int32 `json:"priority,omitempty"`
 
-	// notes are facts that agents cannot read, such as the BIOS profile, at most 16. They never prevent a comparison.
+	// notes are facts that agents cannot read, such as the BIOS profile, at most 16. Notes never
+	// prevent a comparison.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
 	Notes []Note `json:"notes,omitempty"`
 
-	// criteria are the limits that the results must meet. They may change at any time: the results are judged again.
+	// criteria are the limits that the results must meet. A change is allowed at any time: the
+	// stored results are judged again.
 	Criteria *Criteria `json:"criteria,omitempty"`
 }
 
@@ -218,9 +221,9 @@ type MeasurementSpec struct {
 type LatencyBenchmarkSpec struct {
 	MeasurementSpec `json:",inline"`
 
-	// suspend stops the benchmark while it is true. The current attempt ends and does not count as failed, stored
-	// results are kept, and other benchmarks do not wait for this one. When it is false again, the remaining runs are
-	// measured. It may change at any time.
+	// suspend stops the benchmark while it is true. The current attempt ends and does not count as
+	// failed, stored results are kept, and other benchmarks do not wait for this one. When suspend
+	// is false again, the remaining runs are measured. A change is allowed at any time.
 	Suspend bool `json:"suspend,omitempty"`
 
 	// ttlSecondsAfterFinished is the number of seconds after which a finished benchmark is deleted with its results, 0
@@ -303,7 +306,8 @@ type Variant struct {
 	// numaPolicy is the NUMA policy of both ends in this variant: Required, Preferred or Ignore; default theirs.
 	NUMAPolicy NUMAPolicy `json:"numaPolicy,omitempty"`
 
-	// env are environment variables of the variant's tools. They override those of spec.pods with the same name.
+	// env are environment variables of the variant's tools, which override variables of spec.pods
+	// with the same name.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=32
@@ -334,8 +338,8 @@ type Workload struct {
 	// +kubebuilder:validation:items:Maximum=65536
 	MessageSizes []int32 `json:"messageSizes,omitempty"`
 
-	// ratesPerSecond are the rates at which messages are sent (open loop), at most 16. If unset, each message follows
-	// the response to the previous one (ping-pong).
+	// ratesPerSecond are the rates at which messages are sent (open loop), at most 16. If unset,
+	// each message follows the response to the previous message (ping-pong).
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
@@ -407,8 +411,9 @@ type LatencyBenchmarkStatus struct {
 	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are Accepted (the cluster has what the spec requests), Succeeded (Unknown while the benchmark runs;
-	// the reason is its state), Passed (only with criteria), and Ready, Reconciling and Stalled for generic tools.
+	// conditions are Accepted (the cluster has what the spec requests), Succeeded (Unknown while
+	// the benchmark runs; the reason is its state) and, with criteria, Passed. Ready, Reconciling
+	// and Stalled are for generic tools.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
@@ -539,7 +544,8 @@ type Summary struct {
 	P999Nanoseconds *int64 `json:"p999Nanoseconds,omitempty"`
 	// samples is the number of samples of all rounds of this cell and variant.
 	Samples int64 `json:"samples,omitempty"`
-	// variants is p50 in each variant as a multiple of the first one's, such as pod 1.54; absent with one variant.
+	// variants is p50 in each variant as a multiple of the first variant's p50, such as pod 1.54;
+	// absent with one variant.
 	// +kubebuilder:validation:MaxLength=1024
 	Variants string `json:"variants,omitempty"`
 	// placement is Verified if all endpoints of all variants are Verified, otherwise Unverified.

@@ -24,7 +24,8 @@ const (
 	IdentityContainerRuntime IdentityKey = "ContainerRuntime"
 	// IdentityOSImage is the name and version of the operating system.
 	IdentityOSImage IdentityKey = "OSImage"
-	// IdentityDevices is the number of allocatable devices of the template's extended resources, without those of DRA.
+	// IdentityDevices is the number of allocatable devices of the template's extended resources,
+	// without resources of DRA.
 	IdentityDevices IdentityKey = "Devices"
 )
 
@@ -51,8 +52,9 @@ type GateIdentity struct {
 
 // GateTaint keeps pods away from nodes that are not verified.
 type GateTaint struct {
-	// effect is NoSchedule or NoExecute, which also evicts running pods. A change of all nodes at once taints all of
-	// them, and NoExecute deletes their pods without regard to PodDisruptionBudgets.
+	// effect is NoSchedule, or NoExecute, which evicts running pods, too. A change of all nodes at
+	// once taints all of them, and NoExecute deletes their pods without regard to
+	// PodDisruptionBudgets.
 	// +required
 	// +kubebuilder:validation:Enum=NoSchedule;NoExecute
 	Effect corev1.TaintEffect `json:"effect"`
@@ -74,18 +76,20 @@ const (
 
 // Enforcement lists what a gate sets on nodes in addition to the Node condition, and which nodes it holds back.
 type Enforcement struct {
-	// mode is which nodes that are not verified are held back. Enforce (default) holds back all, EnforceChanges all
-	// except those that are as the gate found them (status.asFound), and Observe none: it sets no condition, label or
-	// taint on a Node. Each mode measures all nodes. The hold pod of a node that is not held back is ready.
+	// mode is which nodes that are not verified are held back. Enforce (default) holds back all,
+	// EnforceChanges all except nodes that are as the gate found them (status.asFound). Observe
+	// holds back no node, and marks no Node. Each mode measures all nodes. The hold pod of a node
+	// that is not held back is ready.
 	// +kubebuilder:default=Enforce
 	Mode EnforcementMode `json:"mode,omitempty"`
 
 	// label sets the node label tailgate.dev/latency-verified to "true" or "false". If unset, the gate sets no label.
 	Label *GateLabel `json:"label,omitempty"`
 
-	// taint taints nodes that are not verified with tailgate.dev/latency-unverified. The pods that a measurement needs,
-	// such as those of CNI and device plugins, must tolerate it. If unset, the gate sets no taint, but one that a node
-	// registered with stays until the node is verified.
+	// taint taints nodes that are not verified with tailgate.dev/latency-unverified. The pods that
+	// a measurement needs, such as pods of CNI and device plugins, must tolerate this taint. If
+	// unset, the gate sets no taint. A taint with which a node registered stays until the node is
+	// verified.
 	Taint *GateTaint `json:"taint,omitempty"`
 
 	// holdPod runs a pod on each node that is Ready only while the node is verified, in the gate's namespace. If unset,
@@ -93,7 +97,7 @@ type Enforcement struct {
 	HoldPod *GateHoldPod `json:"holdPod,omitempty"`
 }
 
-// GateLabel has the settings of the node label. It has none yet: write label: {}.
+// GateLabel has the settings of the node label. There are no settings yet: write label: {}.
 type GateLabel struct{}
 
 // GateHoldPod has the settings of the hold pods. Without settings, write holdPod: {}.
@@ -270,7 +274,8 @@ type SessionSpread struct {
 	Kind string `json:"kind"`
 	// nodes is the number of nodes of the kind with a difference between two boots.
 	Nodes int32 `json:"nodes"`
-	// differences is the number of differences that count, at most 200; with fewer than 8 nodes, those of all kinds.
+	// differences is the number of differences that count, at most 200; with fewer than 8 nodes,
+	// differences of all groups.
 	Differences int32 `json:"differences"`
 	// deviation is the robust standard deviation of the logarithms of sessions, without what at least 6 nodes share;
 	// absent with fewer than 4 differences.
@@ -282,7 +287,8 @@ type SessionSpread struct {
 
 // FleetChange is the difference between the last accepted session before a change and the first session after it.
 type FleetChange struct {
-	// kind is that of the nodes, as in status.spread; absent for nodes of all kinds.
+	// kind is the group of the nodes by the values of identity.labels, as in status.spread; absent
+	// for all nodes.
 	// +kubebuilder:validation:MaxLength=160
 	Kind string `json:"kind,omitempty"`
 	// changed are the keys of the identity that changed, with the previous values; only BootID for a wave of boots.
@@ -297,8 +303,9 @@ type FleetChange struct {
 	Nodes int32 `json:"nodes"`
 	// median is the median ratio of the nodes, after to before.
 	Median Factor `json:"median"`
-	// shifted is true while the nodes are slower by more than half of the tolerance: until the change is undone, 6
-	// nodes are within the limit after a later change, or the results are accepted manually.
+	// shifted is true while the nodes are slower by more than half of the tolerance. To end this,
+	// undo the change or accept the results. A later change that brings 6 nodes back within the
+	// limit ends it, too.
 	Shifted bool `json:"shifted,omitempty"`
 	// startTime is when the first of the nodes was measured after the change.
 	StartTime metav1.Time `json:"startTime"`
@@ -342,8 +349,9 @@ type LatencyGateStatus struct {
 	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are Operational (the gate works), Passed (False if a node failed or too many nodes are not verified,
-	// True while all are verified), and Ready, Reconciling and Stalled for generic tools.
+	// conditions are Operational (the gate works), and Passed (False if a node failed or too many
+	// nodes are not verified, True while all are verified). Ready, Reconciling and Stalled are for
+	// generic tools.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
@@ -381,7 +389,8 @@ type LatencyGateStatus struct {
 	Changes []FleetChange `json:"changes,omitempty"`
 }
 
-// LatencyGate holds nodes back until their latency is verified. It measures every node that is new or has changed.
+// LatencyGate holds nodes back until their latency is verified. A gate measures every node that is
+// new or has changed.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=lgate,categories=tailgate

@@ -74,11 +74,12 @@ type LatencyMatrixSpec struct {
 	// +required
 	Template LatencyBenchmarkTemplate `json:"template"`
 
-	// suspend stops the benchmarks of all pairs while it is true. It may change at any time.
+	// suspend stops the benchmarks of all pairs while it is true. A change is allowed at any time.
 	Suspend bool `json:"suspend,omitempty"`
 
-	// ttlSecondsAfterFinished is the number of seconds after which a finished matrix is deleted with its results, 0 to
-	// 315360000 (ten years); absent: never. It is kept while another matrix names it as its baseline.
+	// ttlSecondsAfterFinished is the number of seconds after which a finished matrix is deleted
+	// with its results, 0 to 315360000 (ten years); absent: never. A matrix that is the baseline of
+	// another matrix is kept.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=315360000
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
@@ -116,9 +117,9 @@ type LatencyMatrixStatus struct {
 	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are Accepted (the cluster has what the spec requests), Succeeded (Unknown while pairs are not
-	// finished, False if a pair failed), Passed (only with criteria), and Ready, Reconciling and Stalled for generic
-	// tools.
+	// conditions are Accepted (the cluster has what the spec requests), Succeeded (Unknown while
+	// pairs are not finished, False if a pair failed) and, with criteria, Passed. Ready,
+	// Reconciling and Stalled are for generic tools.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
@@ -202,7 +203,8 @@ type MatrixPair struct {
 	Pair      `json:",inline"`
 	// latencyType is the type of the latencies; absent for streams.
 	LatencyType ResultLatencyType `json:"latencyType,omitempty"`
-	// lostFrom is the lowest percentile that is unknown because of lost messages; absent if there is none.
+	// lostFrom is the lowest percentile that is unknown because of lost messages; absent if all are
+	// known.
 	LostFrom Percentile `json:"lostFrom,omitempty"`
 	// percentiles are p50, p99 and p99.9, if known.
 	// +listType=map
@@ -262,7 +264,8 @@ type PairsBandwidth struct {
 	MinBenchmark string `json:"minBenchmark"`
 }
 
-// LatencyMatrix measures the latency between many pairs of nodes. It owns one LatencyBenchmark for each pair.
+// LatencyMatrix measures the latency between many pairs of nodes. A matrix owns one
+// LatencyBenchmark for each pair.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=latencymatrices,singular=latencymatrix,shortName=lmatrix,categories=tailgate

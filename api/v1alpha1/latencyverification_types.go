@@ -66,7 +66,8 @@ const (
 
 // UserRequest says who requests something, and when. With another requestTime, it is a new request.
 type UserRequest struct {
-	// requestedBy is the user. The API server refuses another name than that of the user who writes it.
+	// requestedBy is the user. The API server refuses the name of any user except the user who
+	// writes the request.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
@@ -168,7 +169,7 @@ type ResultPin struct {
 	StoredSHA256 string `json:"storedSHA256,omitempty"`
 }
 
-// AcceptedResult is a result that the next ones of the node are compared with.
+// AcceptedResult is the result with which the next results of the node are compared.
 type AcceptedResult struct {
 	// benchmark is the name of the LatencyBenchmark that has it, in the gate's namespace.
 	// +kubebuilder:validation:MaxLength=253
@@ -192,7 +193,7 @@ type AcceptedResult struct {
 
 // AcceptRefusal is why the operator did not accept a result that a user named.
 type AcceptRefusal struct {
-	// benchmark is that of spec.accept.
+	// benchmark is the one in spec.accept.
 	// +kubebuilder:validation:MaxLength=253
 	Benchmark string `json:"benchmark,omitempty"`
 	// message has the reason, and what to do.
@@ -261,10 +262,10 @@ type Setback struct {
 type Turn struct {
 	// startTime is when the gate began to hold the node back for it.
 	StartTime metav1.Time `json:"startTime"`
-	// reason is that of condition Verified before the turn.
+	// reason is the reason of condition Verified before the turn.
 	// +kubebuilder:validation:MaxLength=1024
 	Reason string `json:"reason"`
-	// message is that of condition Verified before the turn.
+	// message is the message of condition Verified before the turn.
 	// +kubebuilder:validation:MaxLength=32768
 	Message string `json:"message"`
 }
@@ -336,9 +337,9 @@ type LatencyVerificationStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// state is Unverified, Measuring, Verified, Failed, Inconclusive, or Away: verified and not ready.
 	State VerificationState `json:"state,omitempty"`
-	// conditions are Verified (Unknown in the states other than Verified and Failed; the message says what to do),
-	// Deletable (False while the deletion waits for the node to pass), and Ready, Reconciling and Stalled for generic
-	// tools.
+	// conditions are Verified (Unknown in states other than Verified and Failed), and Deletable
+	// (False while the deletion waits for the node to pass). Ready, Reconciling and Stalled are for
+	// generic tools.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
@@ -357,13 +358,14 @@ type LatencyVerificationStatus struct {
 	// identity is the present identity of the node. The keys of labels are Label/NAME, and of devices Devices/RESOURCE.
 	// +kubebuilder:validation:MaxProperties=64
 	Identity map[string]string `json:"identity,omitempty"`
-	// asFound is true while the node is as the gate found it: it was there before the gate or came in mode Observe, and
-	// has not changed in another mode since. With enforcement.mode EnforceChanges, it is not held back.
+	// asFound is true while the node is as the gate found it. The node is older than the gate or
+	// joined in mode Observe, and has not changed in another mode. With enforcement.mode
+	// EnforceChanges, such a node is not held back.
 	AsFound bool `json:"asFound,omitempty"`
 	// introduced is true if the machine was there before the gate (see status.unsettled of the gate).
 	Introduced bool `json:"introduced,omitempty"`
-	// absent are keys of the identity that the node does not report now. They keep their values for 10 minutes, Devices
-	// for 30, in which the node is not measured.
+	// absent are keys of the identity that the node does not report now. The gate keeps their
+	// values for 10 minutes (Devices: 30), in which the node is not measured.
 	// +listType=map
 	// +listMapKey=key
 	// +kubebuilder:validation:MaxItems=64
@@ -392,9 +394,11 @@ type LatencyVerificationStatus struct {
 	FailConfirmed bool `json:"failConfirmed,omitempty"`
 	// setback is the reason why the node, or its last turn in state Verified, could not be measured.
 	Setback *Setback `json:"setback,omitempty"`
-	// holdPod is the hold pod that the operator created. It replaces any other pod of its name.
+	// holdPod is the hold pod that the operator created. The operator replaces any other pod of
+	// this name.
 	HoldPod *HoldPod `json:"holdPod,omitempty"`
-	// holdPodSetback is the reason why the node has no hold pod, or one that ended; absent if there is none.
+	// holdPodSetback is the reason why the node has no hold pod, or why its hold pod ended; absent
+	// otherwise.
 	HoldPodSetback *Setback `json:"holdPodSetback,omitempty"`
 	// markSetbacks are the marks that the Node does not have as it should.
 	// +listType=map

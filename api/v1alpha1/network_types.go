@@ -31,8 +31,8 @@ func (t NetworkType) HasDevice() bool { return t == NetworkVF || t == NetworkPF 
 // +kubebuilder:validation:XValidation:rule="(self.type == 'NAD') == has(self.nad)",message="nad belongs to type NAD, which requires it: give nad.networkRef, or remove nad"
 // +kubebuilder:validation:XValidation:rule="self.type == 'Host' || !has(self.host)",message="host belongs to type Host: set type: Host, or remove host"
 type Network struct {
-	// type is Pod (the primary pod network), Host (the node's own network, which needs --allow-host-network), VF or PF
-	// (an SR-IOV device of the pod), or NAD (an attached network without a device, such as macvlan).
+	// type is Pod (primary pod network), Host (the node's own network, with --allow-host-network),
+	// VF or PF (SR-IOV device), or NAD (attached network without a device).
 	// +unionDiscriminator
 	// +required
 	Type NetworkType `json:"type"`
@@ -78,9 +78,10 @@ type Alignment struct {
 // +kubebuilder:validation:XValidation:rule="has(self.networkRef) != has(self.ipam)",message="give exactly one of networkRef, an existing NetworkAttachmentDefinition, and ipam, with which the operator creates one"
 // +kubebuilder:validation:XValidation:rule="has(self.ipam) || !has(self.mtu)",message="mtu is for networks that the operator creates: give ipam, or set the MTU in the NetworkAttachmentDefinition"
 type DeviceNetwork struct {
-	// resourceName is the extended resource of the VFs or PFs, of which each pod requests one, such as
-	// openshift.io/sf_x2_vf: of a device plugin, or the extendedResourceName of a DeviceClass. It must equal the
-	// annotation k8s.v1.cni.cncf.io/resourceName of the NetworkAttachmentDefinition.
+	// resourceName is the extended resource of the VFs or PFs, of which each pod requests one, such
+	// as openshift.io/sf_x2_vf. A device plugin or the extendedResourceName of a DeviceClass
+	// provides it. The name must equal the annotation k8s.v1.cni.cncf.io/resourceName of the
+	// NetworkAttachmentDefinition.
 	// +required
 	// +kubebuilder:validation:MinLength=3
 	// +kubebuilder:validation:MaxLength=253
@@ -271,7 +272,8 @@ type Acceleration struct {
 // Onload has the settings of AMD's Onload.
 // +kubebuilder:validation:XValidation:rule="!has(self.profile) || !has(self.profileRef)",message="give profile or profileRef, not both"
 type Onload struct {
-	// profile is latency, or latency-best, which also sends by CTPIO; default, without profileRef, Onload's defaults.
+	// profile is latency, or latency-best, which sends by CTPIO, too; default, without profileRef,
+	// Onload's defaults.
 	Profile OnloadProfile `json:"profile,omitempty"`
 
 	// profileRef names a ConfigMap of the namespace whose keys are Onload's settings, such as EF_POLL_USEC.

@@ -51,9 +51,9 @@ type Placement struct {
 	// +kubebuilder:validation:XValidation:rule="string(self).matches('^[0-9]{1,12}([.][0-9]{1,3})?([kMG]|[KMG]i)?$') && quantity(string(self)).compareTo(quantity('128Mi')) >= 0 && quantity(string(self)).compareTo(quantity('64Gi')) <= 0",message="must be a quantity from 128Mi to 64Gi, such as 512Mi"
 	Memory resource.Quantity `json:"memory,omitempty"`
 
-	// numaPolicy is what follows if the measuring CPU is not on the NUMA node of the device: Required makes the verdict
-	// Inconclusive, Preferred adds a warning, Ignore does nothing. If unset, it is Required with network type VF or PF
-	// or alignWith, and otherwise Preferred.
+	// numaPolicy is the effect of a measuring CPU that is not on the NUMA node of the device.
+	// Required makes the verdict Inconclusive, Preferred adds a warning, Ignore does nothing. If
+	// unset, it is Required with network type VF or PF or alignWith, and otherwise Preferred.
 	NUMAPolicy NUMAPolicy `json:"numaPolicy,omitempty"`
 }
 
@@ -75,7 +75,7 @@ type EndpointPlacement struct {
 	// numaPolicy is the NUMA policy of this endpoint: Required, Preferred or Ignore; default placement.numaPolicy.
 	NUMAPolicy NUMAPolicy `json:"numaPolicy,omitempty"`
 
-	// tolerations let this pod run on tainted nodes, at most 16, in addition to those of pods.tolerations.
+	// tolerations let this pod run on tainted nodes, at most 16, in addition to pods.tolerations.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
@@ -189,8 +189,8 @@ func (s *NodeSelection) Matcher() (matches func(*corev1.Node) bool, err error) {
 // +kubebuilder:validation:XValidation:rule="!has(self.annotations) || self.annotations.all(k, self.annotations[k].size() <= 64)",message="annotations: a value has at most 64 characters"
 // +kubebuilder:validation:XValidation:rule="!has(self.priorityClassName) || !self.priorityClassName.startsWith('system-')",message="priorityClassName: must not be a class of the system; create your own PriorityClass"
 type PodSettings struct {
-	// annotations are CRI-O's annotations for low latency, such as irq-load-balancing.crio.io. They need a
-	// runtimeClassName that allows them.
+	// annotations are CRI-O's annotations for low latency, such as irq-load-balancing.crio.io. The
+	// runtimeClassName must allow them.
 	// +kubebuilder:validation:MaxProperties=5
 	Annotations map[string]string `json:"annotations,omitempty"`
 
@@ -199,7 +199,7 @@ type PodSettings struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	RuntimeClassName string `json:"runtimeClassName,omitempty"`
 
-	// priorityClassName is the PriorityClass. Those of the system (system-) are not allowed.
+	// priorityClassName is the PriorityClass. System classes (system-) are not allowed.
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	PriorityClassName string `json:"priorityClassName,omitempty"`

@@ -60,7 +60,8 @@ type CellResult struct {
 	// +listMapKey=percentile
 	// +kubebuilder:validation:MaxItems=9
 	Spread []Spread `json:"spread,omitempty"`
-	// ratios compare p50, p99 and p99.9 with those of the first variant; absent for the first variant itself.
+	// ratios are p50, p99 and p99.9 relative to the first variant; absent for the first variant
+	// itself.
 	// +listType=map
 	// +listMapKey=percentile
 	// +kubebuilder:validation:MaxItems=3
@@ -137,7 +138,7 @@ type Ratio struct {
 	Estimate Factor `json:"estimate"`
 	// lower is the lower bound of the 95 % interval (exact Mann-Whitney); absent with fewer than four rounds a side.
 	Lower Factor `json:"lower,omitempty"`
-	// upper is the upper bound of the 95 % interval; absent when there is none.
+	// upper is the upper bound of the 95 % interval; absent without an upper bound.
 	Upper Factor `json:"upper,omitempty"`
 }
 

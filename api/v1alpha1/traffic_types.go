@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Traffic is what a cell sends. Two cells with the same Traffic, which == compares, measure the same.
+// Traffic is what a cell sends. Two cells with equal Traffic (==) measure the same thing.
 type Traffic struct {
 	// protocol is TCP, UDP or Multicast.
 	Protocol Protocol `json:"protocol"`

@@ -107,7 +107,7 @@ func run(args []string, e entrypoint) int {
 	return fail(fmt.Errorf("starting %s: %w", path, e.become(path, flags.Args(), e.environ)))
 }
 
-// await inspects again and again until the requirements are met or the time is over, and returns the last finding: the outcome, then the
+// await inspects again and again until the requirements are met or --wait has passed, and returns the last finding: the outcome, then the
 // lines that are not proved, then the others.
 func (e entrypoint) await(pod proof.WorkloadPod, requirements []string, iface string, wait time.Duration) (v1alpha1.VerdictOutcome, string) {
 	for began := time.Now(); ; {

@@ -116,7 +116,7 @@ func TestConditionsOfSteps(t *testing.T) {
 	}
 }
 
-// A pod that was left keeps its nodes until it is known to be gone: if it cannot be read, nothing is known.
+// A pod that was left keeps its nodes until it is known to be gone: if it cannot be read, it may still be there.
 func TestLeftPods(t *testing.T) {
 	running := makePod(makeWorld().benchmark, v1alpha1.RoleServer, running)
 	for name, c := range map[string]struct {

@@ -88,7 +88,7 @@ func (s *snapshot) pool() {
 	}
 	status, tolerances := &s.Gate.Status, turns.Tolerances(s.Gate.Spec.Template.Benchmark())
 	status.Spread, status.Changes = sessions.Spread(all), sessions.Fleet(all, tolerances)
-	last := sessions.Told(status.Changes)
+	last := sessions.Decisive(status.Changes)
 	if last == nil {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionChangeShifted)
 		return

@@ -135,7 +135,7 @@ func (a *Agent) toolKey() string { return hex.EncodeToString(a.derive("tool")[:1
 var errWrongPeer = errors.New("who answers does not have the key of this attempt")
 
 // identity returns the TLS configuration of both ends of an attempt: they have one private key, derived from the run's, and accept no
-// other. So neither end takes a third party for the other, and nobody between them can read or change what they say.
+// other. So neither end takes a third party for the other, and no program between them can read or change what they say.
 func (a *Agent) identity() (*tls.Config, error) {
 	key := ed25519.NewKeyFromSeed(a.derive("agents"))
 	template := &x509.Certificate{SerialNumber: big.NewInt(1)}

@@ -76,7 +76,7 @@ func strangers(t *testing.T) map[string]stranger {
 	}
 }
 
-// knock says what a stranger says, ends its side of the connection, and returns what it is told.
+// knock says what a stranger says, ends its side of the connection, and returns the answer.
 func (s stranger) knock(conn net.Conn) string {
 	if s.identity != nil {
 		trusting := s.identity.Clone()
@@ -117,7 +117,7 @@ func TestGreet(t *testing.T) {
 	})
 }
 
-// The client takes nobody without the key for its server: a run in which one answers at the server's address ends with that outcome, also if
+// The client takes no program without the key for its server: a run in which one answers at the server's address ends with that outcome, also if
 // it only passes on what the server's agent sends.
 func TestWrongServer(t *testing.T) {
 	identity := identified(t, "secret", "x-r1", 1)

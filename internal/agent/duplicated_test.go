@@ -37,7 +37,7 @@ func TestDuplicated(t *testing.T) {
 		numbered bool
 		// before is the number of messages that it sends before those that it times.
 		before int64
-		// refuses is what it refuses to measure, as a ping-pong that is none.
+		// refuses is what it refuses to measure, because it is not a ping-pong.
 		refuses string
 	}{
 		{v1alpha1.ToolPinger, "tailgate-pinger", 0, true, 0, ""},

@@ -573,7 +573,7 @@ func BenchmarkMatcher(b *testing.B) {
 	}
 }
 
-// Without the server's SYN, nobody knows where its replies begin: they are not matched with requests. Headers without options are.
+// Without the server's SYN, it is unknown where its replies begin: they are not matched with requests. Headers without options are.
 func TestHandshakesAndHeaders(t *testing.T) {
 	const size = 64
 	for name, c := range map[string]struct {

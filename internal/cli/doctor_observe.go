@@ -213,7 +213,7 @@ func managerOf(ctx context.Context, api client.Reader, check func(*doctor.Manage
 	return first, nil, refused
 }
 
-// mayRunFor returns a check that a Deployment runs as a user that has the rights of the manager: whoever may write in any namespace
+// mayRunFor returns a check that a Deployment runs as a user that has the rights of the manager: a user who may write in any namespace
 // can give a Deployment the manager's labels, and an image that would then run beside the pods of others.
 func mayRunFor(ctx context.Context, api client.Client) func(*doctor.Manager) error {
 	return func(m *doctor.Manager) error {

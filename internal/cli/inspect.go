@@ -36,7 +36,7 @@ func newInspect(c *cluster) *cobra.Command {
 	call := &inspectCall{cluster: c}
 	cmd := &cobra.Command{
 		Use:   "inspect [POD|pod/NAME|deploy/NAME|sts/NAME...]",
-		Short: "Prove where a running pod of yours runs: CPUs, threads, NUMA nodes, device, interrupts",
+		Short: "Check CPUs, threads, NUMA nodes, device and interrupts of a running pod of your own",
 		Long: "Prove, with one command, where a container of a running pod runs: CPUs of its own, every thread, NUMA nodes of CPUs, memory and\n" +
 			"device, VF or PF, MTU, link, interrupts, quota. Each line is Proved, Failed or Unknown, or only notes a value; what is not Proved\n" +
 			"says what repairs it, or what would make it provable.\n\n" +

@@ -23,7 +23,7 @@ func newRerun(c *cluster) *cobra.Command {
 	r := &rerunner{cluster: c}
 	cmd := &cobra.Command{
 		Use:   "rerun NAME|lmatrix/NAME (--name NEWNAME | --replace)",
-		Short: "Measure again: create a LatencyBenchmark or LatencyMatrix with the spec of an existing one",
+		Short: "Measure again with the spec of an existing LatencyBenchmark or LatencyMatrix",
 		Long: "Create a LatencyBenchmark or LatencyMatrix with the spec, the labels and the annotations of an existing one: with\n" +
 			"--name under a new name, or with --replace under the same name, which deletes the existing one with its results.",
 		Example: "  " + name + " rerun before --name after -n perf",

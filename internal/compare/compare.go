@@ -293,7 +293,7 @@ func (c *Comparison) addNotesOfUsers(before, after []v1alpha1.Note) {
 }
 
 // addNotes adds the reasons why a gate would draw no conclusion from one of two variants, the cells that only one of them
-// has, and whether packets were captured for only one. Each kind is told once: if one run has a problem, often all have it.
+// has, and whether packets were captured for only one. Each kind is reported once: if one run has a problem, often all have it.
 func (c *Comparison) addNotes(p pair, baseline, candidate Side, before, after []verdict.Cell, told map[string]bool) {
 	note := func(kind, text string) {
 		if !told[kind] {

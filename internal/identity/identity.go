@@ -324,7 +324,7 @@ func OtherMachine(a, b string) bool {
 	return x != "" && y != "" && isUUID(x) == isUUID(y) && !SameMachine(a, b)
 }
 
-// LatestUUID returns the system UUID that a node reports, or the last one that told something.
+// LatestUUID returns the system UUID that a node reports, or the last valid one.
 func LatestUUID(reported, last string) string {
 	if machine(reported) == "" && last != "" {
 		return last

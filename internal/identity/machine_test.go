@@ -20,7 +20,7 @@ func TestMachines(t *testing.T) {
 		"03000200-0400-0500-0006-000700080009":          {false, false},
 		"Not Settable":                                  {false, false},
 		"To Be Filled By O.E.M.":                        {false, false},
-		"VMware-56 4d 1c":                               {false, false}, // another form: nothing is known
+		"VMware-56 4d 1c":                               {false, false}, // another form: not an identity
 	} {
 		for _, pair := range [][2]string{{known, other}, {other, known}} {
 			if same, different := SameMachine(pair[0], pair[1]), OtherMachine(pair[0], pair[1]); same != want.same || different != want.different {

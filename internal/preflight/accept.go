@@ -86,7 +86,7 @@ type NetworkDefinition struct {
 // Rejection is the reason why a spec cannot be carried out.
 type Rejection struct {
 	Reason string `json:"reason"`
-	// Path is the field that cannot be met, from spec on; empty if it is none of the spec.
+	// Path is the field that cannot be met, from spec on; empty if the spec has no such field.
 	Path string `json:"path,omitempty"`
 	// Message says why it cannot, with the remedy.
 	Message string `json:"message"`

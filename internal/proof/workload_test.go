@@ -212,7 +212,7 @@ func TestParseRequirements(t *testing.T) {
 	}
 }
 
-// What nobody looked at does not pass.
+// A property that was not inspected does not pass.
 func TestMet(t *testing.T) {
 	of := func(state v1alpha1.ProofState) WorkloadLine {
 		return WorkloadLine{ProofLine: v1alpha1.ProofLine{Check: "Device", State: state}}

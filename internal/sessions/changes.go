@@ -327,9 +327,9 @@ func outside(n int, side stats.OneIn) int {
 
 func ratio(logarithm float64) v1alpha1.Factor { return v1alpha1.FactorOf(math.Exp(logarithm), 4) }
 
-// Told returns the change that says most of the fleet: the newest one that stands, otherwise the newest of enough nodes to bound what
+// Decisive returns the change that says most of the fleet: the newest one that stands, otherwise the newest of enough nodes to bound what
 // it did; nil if there is none.
-func Told(changes []v1alpha1.FleetChange) *v1alpha1.FleetChange {
+func Decisive(changes []v1alpha1.FleetChange) *v1alpha1.FleetChange {
 	if i := slices.IndexFunc(changes, func(c v1alpha1.FleetChange) bool { return c.Lower != "" }); i >= 0 {
 		return &changes[i]
 	}

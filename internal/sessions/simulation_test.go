@@ -394,9 +394,9 @@ func TestSlowFirstBoot(t *testing.T) {
 	}
 }
 
-// seen reports whether the change that is told made nodes slower at all.
+// seen reports whether the reported change made nodes slower at all.
 func seen(changes []v1alpha1.FleetChange) bool {
-	told := Told(changes)
+	told := Decisive(changes)
 	if told == nil {
 		return false
 	}

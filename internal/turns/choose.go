@@ -51,7 +51,7 @@ type Choice struct {
 	Again time.Duration
 }
 
-// Place is a node and a pod's role without room there, Shortage why, since when, and until when nobody looks again.
+// Place is a node and a pod's role without room there, Shortage why, since when, and until when the gate does not look again.
 type (
 	Place    struct{ Node, Role string }
 	Shortage struct {

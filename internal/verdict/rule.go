@@ -21,7 +21,7 @@ type rule struct {
 	limit int64
 	// tolerance is maxIncrease of a latency, or maxDecrease of a throughput.
 	tolerance stats.Tolerance
-	// percentile is that of the metric; nil if the metric is none.
+	// percentile is the percentile that the metric names; otherwise nil.
 	percentile *stats.Percentile
 }
 

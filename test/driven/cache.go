@@ -46,7 +46,7 @@ func newCaches(store *Store, options cache.Options) *caches {
 
 // informer has what a manager's cache has of a kind.
 type informer struct {
-	cache.Informer // Methods that nobody calls.
+	cache.Informer // Methods that no test calls.
 	of             informerOf
 	selector       labels.Selector
 	transforms     []toolscache.TransformFunc

@@ -1,4 +1,4 @@
-// Package traffic tests that what a cell sends is told apart everywhere. A new field of Traffic that is
+// Package traffic tests that cells which send different things are distinguished everywhere. A new field of Traffic that is
 // forgotten somewhere fails here, with the name of the field and of the place.
 package traffic
 

@@ -3,7 +3,7 @@
 // It differs from the other tools: it counts every sample in a histogram, so its memory does not
 // grow; at a rate each round trip counts from when the message should have been sent, so a stall
 // shows in all messages that it delays; it counts a lost datagram and goes on; the two ends know each
-// other, nobody else can answer a message of 16 bytes or more, and the server cannot answer it early;
+// other, no other host can answer a message of 16 bytes or more, and the server cannot answer it early;
 // one port is enough; and the result states what interrupted either end, and when.
 //
 // Limits that show in the results:

@@ -201,7 +201,7 @@ func (o options) execute(ctx context.Context, s suite, name string, only *test) 
 	return r
 }
 
-// execute runs a command, and lets it clean up when this process is told to end.
+// execute runs a command, and lets it clean up when this process receives a signal to end.
 func execute(ctx context.Context, out io.Writer, env []string, args ...string) error {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = env, out, out
