@@ -59,9 +59,7 @@ type Settings struct {
 	ServiceAccount string
 	StartTimeout   time.Duration
 	MaxAttempts    int32
-	// Namespaces are those whose benchmarks are measured.
-	Namespaces controllers.Named
-	// Settings decide what is accepted.
+	Namespaces     controllers.Named
 	preflight.Settings
 }
 

@@ -70,12 +70,9 @@ func (b *publisher) record(mark v1alpha1.NodeMark, written *corev1.Node, err err
 
 // publishMetadata writes label and taint. If they are refused together, it writes each alone.
 func (b *publisher) publishMetadata(ctx context.Context, node *corev1.Node) error {
-	var wanted []v1alpha1.NodeMark
-	for _, mark := range []v1alpha1.NodeMark{v1alpha1.MarkLabel, v1alpha1.MarkTaint} {
-		if slices.Contains(b.marks, mark) && !b.p.Has(node, mark) {
-			wanted = append(wanted, mark)
-		}
-	}
+	wanted := slices.DeleteFunc([]v1alpha1.NodeMark{v1alpha1.MarkLabel, v1alpha1.MarkTaint}, func(mark v1alpha1.NodeMark) bool {
+		return !slices.Contains(b.marks, mark) || b.p.Has(node, mark)
+	})
 	if len(wanted) == 0 {
 		return nil
 	}

@@ -64,8 +64,7 @@ const (
 
 type transition struct {
 	event nodeEvent
-	// when says in words when the event happens.
-	when string
+	when  string
 	// from are the states in which the event can happen; nil: all.
 	from []v1alpha1.VerificationState
 	// to is the state after the event; empty: unchanged.
@@ -214,7 +213,6 @@ var (
 			r.Verify, r.VerifyTime = c.world.verification.Spec.Verify, new(metav1.NewMicroTime(c.now))
 		}
 	}}
-	// begin begins a verification of the node as it is now.
 	begin = effect{[]statusField{fieldAsFound, "introduced", "markSetbacks", "nodeUID", "gateUID", "systemUUID", "identity", "absent"}, func(c *change) {
 		w, status := c.world, c.status
 		status.AsFound = status.AsFound || c.reason == v1alpha1.ReasonNewNode && turns.FoundBy(w.gate, w.node) ||

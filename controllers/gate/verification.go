@@ -46,7 +46,6 @@ type Verifications struct {
 	// ServiceAccount is the service account of hold pods; empty: the namespace's default.
 	ServiceAccount string
 
-	// Memory is shared with the controller of the gates.
 	Memory *Memory
 }
 

@@ -28,7 +28,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// Agent is one endpoint of a run.
 type Agent struct {
 	Task        plan.Task
 	Node, PodIP string

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 const unknown = -1
@@ -230,9 +231,7 @@ func (h host) gather(measuringCPU int, own []int, iface net.Interface, environ [
 	e.PCIAddress, dir, e.PCISource = h.device(iface.Name, devices)
 	e.DeviceNUMANode = h.deviceNode(iface.Name, dir)
 	if addresses, err := iface.Addrs(); err == nil {
-		for _, a := range addresses {
-			e.Addresses = append(e.Addresses, a.String())
-		}
+		e.Addresses = text.Of(addresses, net.Addr.String)
 	}
 	f := h.facts(measuringCPU, own, iface, environ)
 	if addresses := pciAddresses(devices); h.borrowed && len(addresses) == 1 {

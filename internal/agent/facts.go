@@ -119,7 +119,7 @@ func (h host) machineFacts(f facts) {
 	cmdline := h.read("proc/cmdline")
 	f.setUpTo(maxCmdline, "kernel.cmdline", cmdline)
 	for name, value := range kernelArgs(cmdline) {
-		if matters(name) {
+		if module, _, _ := strings.Cut(name, "."); slices.Contains(latencyArgs, name) || slices.Contains(latencyArgs, module+".") {
 			f.set("kernel.arg."+name, value)
 		}
 	}
@@ -168,11 +168,6 @@ var latencyArgs = []string{
 	"clocksource", "tsc", "hpet", "nowatchdog", "nosoftlockup", "nmi_watchdog", "watchdog_thresh", "mce", "audit", "selinux",
 	"iommu", "intel_iommu", "amd_iommu", "iommu.", "pcie_aspm", "pcie_port_pm", "pci", "transparent_hugepage",
 	"rcupdate.", "rcutree.", "workqueue.", "onload.", "sfc.", "sfc_resource.",
-}
-
-func matters(arg string) bool {
-	module, _, _ := strings.Cut(arg, ".")
-	return slices.Contains(latencyArgs, arg) || slices.Contains(latencyArgs, module+".")
 }
 
 func (h host) cpuFacts(f facts, cpu int, own []int) {
@@ -228,10 +223,7 @@ func (h host) hypervisor(f facts, cpu int) string {
 	flags := strings.Fields(h.cpuInfo(cpu, "flags"))
 	words := []string{f["dmi.sys_vendor"], f["dmi.product_name"], f["dmi.bios_vendor"], f["dmi.board_vendor"]}
 	// The host bridge of QEMU's machines has the vendor of virtio as its subsystem.
-	vendors := []string{h.read("sys/bus/pci/devices/0000:00:00.0/subsystem_vendor")}
-	for _, path := range h.glob("sys/bus/pci/devices/*/vendor") {
-		vendors = append(vendors, h.read(path))
-	}
+	bridge, vendors := h.read("sys/bus/pci/devices/0000:00:00.0/subsystem_vendor"), text.Of(h.glob("sys/bus/pci/devices/*/vendor"), h.read)
 	switch {
 	case slices.Contains(flags, "hypervisor"),
 		slices.ContainsFunc(words, func(word string) bool {
@@ -241,7 +233,7 @@ func (h host) hypervisor(f facts, cpu int) string {
 		h.exists("sys/firmware/devicetree/base/hypervisor"), h.exists("proc/device-tree/hypervisor"), h.exists("sys/bus/vmbus"),
 		h.read("sys/hypervisor/type") != "" && h.read("sys/hypervisor/guest_type") != "Dom0",
 		strings.Contains(h.read("proc/sysinfo"), "VM00 "),
-		vendors[0] == "0x1af4", slices.ContainsFunc(vendors[1:], func(v string) bool { return slices.Contains(virtualVendors, v) }):
+		bridge == "0x1af4", slices.ContainsFunc(vendors, func(v string) bool { return slices.Contains(virtualVendors, v) }):
 		return yesNo(true)
 	case len(flags) > 0:
 		return yesNo(false)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -130,17 +131,10 @@ func (h host) onload(environ []string) result.Onload {
 			libraries = append(preloads(value), libraries...)
 		}
 	}
-	for _, path := range libraries {
-		if filepath.IsAbs(path) && onload.IsLibrary(path) && h.exists(path) {
-			o.Library = path
-			break
-		}
+	if i := slices.IndexFunc(libraries, func(path string) bool { return filepath.IsAbs(path) && onload.IsLibrary(path) && h.exists(path) }); i >= 0 {
+		o.Library = libraries[i]
 	}
-	for _, device := range []string{"/dev/onload", "/dev/onload_epoll", "/dev/sfc_char"} {
-		if h.exists(device) {
-			o.Devices = append(o.Devices, device)
-		}
-	}
+	o.Devices = slices.DeleteFunc([]string{"/dev/onload", "/dev/onload_epoll", "/dev/sfc_char"}, func(device string) bool { return !h.exists(device) })
 	o.ControlPlane = line(h.read("sys/module/onload/parameters/cplane_server_path"), maxValue)
 	return o
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -149,12 +150,8 @@ func (h host) carrier(iface string) string {
 }
 
 func interfaceNames() string {
-	interfaces, err := net.Interfaces()
-	if err != nil || len(interfaces) == 0 {
-		return "none"
-	}
-	names := text.Of(interfaces, func(i net.Interface) string { return i.Name })
-	return text.List(names, maxInterfaceNames, ", ")
+	interfaces, _ := net.Interfaces() // With an error, there are none.
+	return cmp.Or(text.List(text.Of(interfaces, func(i net.Interface) string { return i.Name }), maxInterfaceNames, ", "), "none")
 }
 
 // preferred returns an interface's first IPv4 or global IPv6 address, as the controller does.

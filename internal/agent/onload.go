@@ -240,13 +240,9 @@ func (h host) unknownSettings(library string, env map[string]string) ([]string, 
 	if !bytes.Contains(data, []byte("EF_NO_FAIL\x00")) {
 		return nil, errors.New("it has no settings")
 	}
-	var unknown []string
-	for _, name := range slices.Sorted(maps.Keys(env)) {
-		if strings.HasPrefix(name, onloadPrefix) && !bytes.Contains(data, []byte(name+"\x00")) {
-			unknown = append(unknown, name)
-		}
-	}
-	return unknown, nil
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(env)), func(name string) bool {
+		return !strings.HasPrefix(name, onloadPrefix) || bytes.Contains(data, []byte(name+"\x00"))
+	}), nil
 }
 
 func (e *endpoint) accelerated() bool { return e.Task.Acceleration == v1alpha1.AccelerationOnload }

@@ -60,7 +60,6 @@ func attempts(ctx context.Context, c *cluster, benchmark string) ([]byte, error)
 	return out.Bytes(), nil
 }
 
-// mostAttempts is how many attempts a status keeps.
 const mostAttempts = 300
 
 func pastAttempts(w io.Writer, all []v1alpha1.Attempt) error {

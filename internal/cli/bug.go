@@ -143,7 +143,6 @@ func withoutPrograms(spec *corev1.PodSpec) {
 	spec.Volumes, spec.ImagePullSecrets = nil, nil
 }
 
-// collect adds an object, what was made for it, and their events.
 func (b *bugReport) collect(ctx context.Context, api client.Client, namespace, arg string) error {
 	of, err := parseSubject(arg)
 	if err != nil {

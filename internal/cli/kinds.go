@@ -59,7 +59,6 @@ func kinds() []*kind { return []*kind{benchmarks, matrices, gates} }
 // resource is the kind's full name: of two groups with one short name, kubectl takes the first.
 func (k *kind) resource() string { return k.plural + "." + v1alpha1.GroupVersion.Group }
 
-// is reports whether a user's word names the kind.
 func (k *kind) is(word string) bool {
 	word = strings.TrimSuffix(strings.ToLower(word), "."+v1alpha1.GroupVersion.Group)
 	return slices.Contains([]string{k.short, k.plural, strings.ToLower(k.name)}, word)

@@ -89,7 +89,6 @@ func kindOf(u *unstructured.Unstructured) *kind {
 	return benchmarks
 }
 
-// readFile reads a file, or standard input, of at most most bytes.
 func readFile(flag, file string, stdin io.Reader, most int64) ([]byte, error) {
 	switch file {
 	case "":

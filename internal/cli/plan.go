@@ -26,6 +26,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/sessions"
 	"github.com/tailgate-dev/tailgate/internal/text"
+	"github.com/tailgate-dev/tailgate/internal/tool"
 	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
@@ -331,11 +332,8 @@ func planOf(b *v1alpha1.LatencyBenchmark, m *v1alpha1.LatencyMatrix, o preflight
 	for _, r := range plan.Runs(ofPair) {
 		length := plan.MeasuringTime(r.Cells)
 		total += length
-		run := PlannedRun{Name: r.Name, Round: r.Round, Variant: r.Variant.Name, MeasuringSeconds: length.Seconds()}
-		for _, c := range r.Cells {
-			run.Cells = append(run.Cells, c.Name)
-		}
-		p.Runs = append(p.Runs, run)
+		cells := text.Of(r.Cells, func(c tool.Cell) string { return c.Name })
+		p.Runs = append(p.Runs, PlannedRun{Name: r.Name, Round: r.Round, Variant: r.Variant.Name, MeasuringSeconds: length.Seconds(), Cells: cells})
 	}
 	p.MeasuringSeconds = (total * times).Seconds()
 	p.MoreRounds = max(0, plan.MaxRounds(b.Spec)-plan.Rounds(b))

@@ -37,19 +37,13 @@ func (p *pairFlags) addFlags(cmd *cobra.Command, c *cluster) {
 	f.Int32SliceVar(&p.sizes, "size", []int32{64}, "message sizes in bytes")
 	f.Int32Var(&p.rounds, "rounds", 0, "number of rounds (default that of the API)")
 	f.StringVar(&p.name, "name", "", "name of the LatencyBenchmark (default one that follows from the other flags)")
-	var tools []cobra.Completion
-	for _, t := range v1alpha1.Tools {
-		tools = append(tools, cobra.Completion(t))
-	}
-	nodes := func(cmd *cobra.Command, _ []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
+	tools := text.Of(v1alpha1.Tools, func(t v1alpha1.Tool) string { return string(t) })
+	nodes := func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		list := &corev1.NodeList{}
 		if api, _, err := c.client(); err != nil || api.List(cmd.Context(), list) != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		for _, n := range list.Items {
-			names = append(names, n.Name)
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
+		return text.Of(list.Items, func(n corev1.Node) string { return n.Name }), cobra.ShellCompDirectiveNoFileComp
 	}
 	for flag, complete := range map[string]cobra.CompletionFunc{
 		"client": nodes, "server": nodes, "tool": cobra.FixedCompletions(tools, cobra.ShellCompDirectiveNoFileComp),

@@ -73,7 +73,6 @@ type Difference struct {
 // Shown is the difference that was shown for the candidate.
 type Shown string
 
-// The values of Shown.
 const (
 	ShownNothing Shown = ""
 	ShownLower   Shown = "Lower"
@@ -331,7 +330,6 @@ func of(cells []verdict.Cell, variant string) []verdict.Cell {
 	return slices.DeleteFunc(slices.Clone(cells), func(c verdict.Cell) bool { return c.Variant != variant })
 }
 
-// named returns the cell with a name; nil if there is none.
 func named(cells []verdict.Cell, name string) *verdict.Cell {
 	i := slices.IndexFunc(cells, func(c verdict.Cell) bool { return c.Name == name })
 	if i < 0 {
@@ -411,7 +409,6 @@ func figureOf(m v1alpha1.Metric, before, after verdict.Cell) (f Figure, enough b
 	return f, true
 }
 
-// compare sets the ratio and its conclusion.
 func (f *Figure) compare(before, after []stats.Observation) {
 	bounds, bounded := stats.Interval(before, after)
 	if bounds.Estimate > 0 && !math.IsInf(bounds.Estimate, 1) {

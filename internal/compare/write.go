@@ -158,7 +158,6 @@ func (c Comparison) Begins(i int) bool {
 	return i == 0 || c.Figures[i].Cell != c.Figures[i-1].Cell || c.Figures[i].CandidateVariant != c.Figures[i-1].CandidateVariant
 }
 
-// Rounds says how many rounds are compared.
 func (f Figure) Rounds() string {
 	return fmt.Sprintf("%d rounds against %d", f.CandidateRounds, f.BaselineRounds)
 }

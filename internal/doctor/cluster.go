@@ -238,7 +238,6 @@ func onloadAnywhere(o Observed) []Line {
 	return nil
 }
 
-// podNetwork is the subject of lines about the network that all pods have.
 const podNetwork = "pod network"
 
 func mtus(o Observed) []Line {
@@ -346,12 +345,7 @@ func grouped(o Observed, value func(*result.Inspection) string) map[string][]str
 // machines returns the nodes of each machine that runs several nodes.
 func machines(o Observed) [][]string {
 	var all [][]string
-	var seen []Node
-	for _, n := range o.Nodes {
-		if n.seen() != nil {
-			seen = append(seen, n)
-		}
-	}
+	seen := slices.DeleteFunc(slices.Clone(o.Nodes), func(n Node) bool { return n.seen() == nil })
 	for len(seen) > 0 {
 		first := seen[0].seen().Evidence
 		names := []string{seen[0].Node.Name}

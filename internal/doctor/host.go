@@ -16,7 +16,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// sortedNumbers returns the keys of a map in numerical order.
 func sortedNumbers[V any](m map[string]V) []string {
 	return slices.SortedFunc(maps.Keys(m), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
@@ -240,7 +239,6 @@ func hypervisor(_ Observed, n Node) []Line {
 // driverX3 is the kernel's driver of AMD's X3.
 const driverX3 = "xilinx_efct"
 
-// hugepages checks the huge pages, which Onload uses.
 func hugepages(o Observed, n Node) []Line {
 	var sizes []string
 	for name, q := range n.Node.Status.Allocatable {

@@ -154,7 +154,6 @@ func ofNetworks(check func(Observed, Look) []Line) func(Observed, Node) []Line {
 	}
 }
 
-// attached checks whether a pod got the network that it requested.
 func attached(_ Observed, l Look) []Line {
 	bad := advice{"benchmarks over it fail there", "see the events of a pod with this network"}
 	if t := l.Trouble; t != nil {
@@ -243,7 +242,6 @@ func attachedInterface(o Observed, l Look) []Line {
 	return good(l.Network, "%s", found)
 }
 
-// onload checks whether a pod that requests Onload gets it.
 func onload(o Observed, n Node) []Line {
 	if o.Onload == "" || o.Capacity[corev1.ResourceName(o.Onload)] == 0 {
 		return nil

@@ -33,7 +33,6 @@ const mostRounds = 20_000
 // Store reads stored results and judges them. It keeps what it read, so that after each run only the
 // new result is read; a manager that starts reads everything again when it first needs it.
 type Store struct {
-	// Live reads from the API server, past any cache.
 	Live client.Reader
 	// keeping guards kept. Nothing is read or computed meanwhile.
 	keeping sync.Mutex
@@ -123,12 +122,10 @@ func (s *Store) gather(
 	if err != nil {
 		return nil, nil, err
 	}
-	var exist []v1alpha1.StoredResult
-	for _, named := range b.Status.Stored {
-		if _, ok := versions[named.ConfigMap]; ok {
-			exist = append(exist, named)
-		}
-	}
+	exist := slices.DeleteFunc(slices.Clone(b.Status.Stored), func(named v1alpha1.StoredResult) bool {
+		_, ok := versions[named.ConfigMap]
+		return !ok
+	})
 	changed := len(own.read) > len(exist)
 	for i, known := range own.read[:min(len(own.read), len(exist))] {
 		changed = changed || known.named != exist[i] || known.version != versions[exist[i].ConfigMap]

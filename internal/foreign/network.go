@@ -56,7 +56,6 @@ type Selection struct {
 	IPs []string `json:"ips,omitempty"`
 }
 
-// Annotation returns the value of AnnotationNetworks for selections.
 func Annotation(selections ...Selection) string {
 	data, _ := json.Marshal(selections) // Texts can always be encoded.
 	return string(data)
@@ -117,7 +116,6 @@ func OtherPrimary(annotation, podIP string) string {
 // maxNetworkStatus bounds AnnotationNetworkStatus, in bytes: some hundred for each network.
 const maxNetworkStatus = 64 << 10
 
-// Statuses returns the elements of AnnotationNetworkStatus.
 func Statuses(annotation string) ([]Status, error) {
 	if len(annotation) > maxNetworkStatus {
 		return nil, fmt.Errorf("annotation %s has %d KiB, and at most %d KiB are read", AnnotationNetworkStatus, len(annotation)>>10, maxNetworkStatus>>10)
@@ -209,7 +207,6 @@ func Deviceless(config, resource string) bool {
 	return slices.Contains([]string{"bridge", "cnv-bridge", "ipvlan", "macvlan", "vlan"}, kind) || kind == "ovs" && strings.HasPrefix(resource, "ovs-cni.network.kubevirt.io/")
 }
 
-// Version returns the cniVersion of a CNI configuration.
 func Version(config string) (string, error) {
 	var network struct {
 		CNIVersion string `json:"cniVersion"`

@@ -96,7 +96,6 @@ type SriovVFGroup struct {
 	ResourceName string `json:"resourceName"`
 }
 
-// SriovStatus is the actual state.
 type SriovStatus struct {
 	Interfaces []SriovInterface `json:"interfaces"`
 	// SyncStatus is empty until the daemon has looked, then InProgress, Succeeded or Failed.

@@ -25,7 +25,6 @@ type NodeResourceTopology struct {
 	Zones             []Zone `json:"zones"`
 }
 
-// Zone is a part of a node.
 type Zone struct {
 	// Name is node- and the number, for a NUMA node.
 	Name      string         `json:"name"`
@@ -42,7 +41,6 @@ type ZoneResource struct {
 	Available   resource.Quantity `json:"available"`
 }
 
-// List returns an empty list of objects of a kind.
 func List(kind schema.GroupVersionKind) *unstructured.UnstructuredList {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
@@ -58,7 +56,6 @@ func Decode[T any](object map[string]any) (T, error) {
 	return read, nil
 }
 
-// ModuleKind is the kind Module of Kernel Module Management (KMM).
 var ModuleKind = schema.GroupVersionKind{Group: "kmm.sigs.x-k8s.io", Version: "v1beta1", Kind: "Module"}
 
 // Module is the part of KMM 2.6's kind that Tailgate reads. KMM 2 unloads the kernel module from a
@@ -69,7 +66,6 @@ type Module struct {
 	Spec              ModuleSpec `json:"spec"`
 }
 
-// ModuleSpec selects nodes.
 type ModuleSpec struct {
 	Selector    map[string]string   `json:"selector"`
 	Tolerations []corev1.Toleration `json:"tolerations"`

@@ -18,7 +18,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// benchmark holds the contents of the page for one benchmark.
 type benchmark struct {
 	// ID is the prefix of the names of its parts in the page.
 	ID string
@@ -85,11 +84,7 @@ func newBenchmark(b export.Benchmark, i int, name string) (benchmark, error) {
 	if !meta.IsStatusConditionTrue(b.Object.Status.Conditions, v1alpha1.ConditionSucceeded) {
 		one.Standing = summary.Standing(b.Object)
 	}
-	for _, a := range b.Object.Status.Attempts {
-		if a.Outcome.Reason != v1alpha1.OutcomeMeasured {
-			one.Failures = append(one.Failures, a)
-		}
-	}
+	one.Failures = slices.DeleteFunc(slices.Clone(b.Object.Status.Attempts), func(a v1alpha1.Attempt) bool { return a.Outcome.Reason == v1alpha1.OutcomeMeasured })
 	return one, nil
 }
 
@@ -145,7 +140,6 @@ func factsOf(b export.Benchmark) [][2]string {
 // outcome is the verdict of a benchmark, which may be notJudged.
 type outcome struct {
 	v1alpha1.Verdict
-	// Judged are the rules with their pictures.
 	Judged []judgedRule
 	// Errors states the probabilities of a wrong verdict.
 	Errors string

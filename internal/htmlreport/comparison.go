@@ -14,6 +14,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/judge"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/stats"
+	"github.com/tailgate-dev/tailgate/internal/text"
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
@@ -254,12 +255,9 @@ func (j *judgedRule) draw(limit float64) {
 		at, from, to = func(v float64) float64 { return a.at(v / limit) }, limit/float64(a), limit*float64(a)
 	}
 	j.Bar = newBar(at, *estimate, lower, upper)
-	for _, v := range []float64{from, limit, to} {
-		j.Marks = append(j.Marks, j.inUnit(v))
-	}
+	j.Marks = text.Of([]float64{from, limit, to}, j.inUnit)
 }
 
-// inUnit formats a value on the axis.
 func (j *judgedRule) inUnit(v float64) string {
 	switch {
 	case j.limit.Ratio:

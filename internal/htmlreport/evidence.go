@@ -13,6 +13,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // evidence holds the observations of the agents, and where they differ.
@@ -180,7 +181,7 @@ func conditionRow(key string, columns []column) evidenceRow {
 const missing = "–"
 
 // value returns all rounds' value, or each value with its rounds, abbreviated as 1-3,7.
-func (c column) value(key string) (text string, several bool) {
+func (c column) value(key string) (said string, several bool) {
 	var values []string
 	rounds := map[string][]int{}
 	for i, conditions := range c.conditions {
@@ -196,10 +197,9 @@ func (c column) value(key string) (text string, several bool) {
 	if len(values) == 1 {
 		return values[0], false
 	}
-	var told []string
-	for _, v := range values {
-		told = append(told, fmt.Sprintf("%s (%s %s)", v, map[bool]string{true: "round", false: "rounds"}[len(rounds[v]) == 1], cpuset.New(rounds[v]...)))
-	}
+	told := text.Of(values, func(v string) string {
+		return fmt.Sprintf("%s (%s %s)", v, map[bool]string{true: "round", false: "rounds"}[len(rounds[v]) == 1], cpuset.New(rounds[v]...))
+	})
 	return strings.Join(told, "; "), true
 }
 
@@ -221,11 +221,8 @@ func counters(columns []column) []evidenceRow {
 	var rows []evidenceRow
 	for _, key := range sets.List(keys) {
 		known, _ := result.FindDeltaKey(key)
-		row := evidenceRow{Key: key, Meaning: known.Meaning}
-		for _, values := range each {
-			row.Values = append(row.Values, spread(values[key]))
-		}
-		rows = append(rows, row)
+		values := text.Of(each, func(column map[string][]int64) string { return spread(column[key]) })
+		rows = append(rows, evidenceRow{Key: key, Meaning: known.Meaning, Values: values})
 	}
 	return rows
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/internal/stats"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // figure is a number, or a text in its place.
@@ -122,7 +123,6 @@ func columnWidth(texts ...string) float64 {
 	return most + padding
 }
 
-// lineWidth returns the width of a text in one line.
 func lineWidth(text string) float64 {
 	points := strings.Count(text, ",") + strings.Count(text, ".") // They have half the width of a digit.
 	return (float64(utf8.RuneCountInString(text)) - float64(points)/2) * charWidth
@@ -153,18 +153,10 @@ func within[T any](columns []T, part [2]int) []T { return columns[part[0]:part[1
 func (t table) Parts() [][2]int {
 	names, columns := 0.0, make([]float64, len(t.Columns))
 	for i, title := range t.Texts {
-		texts := []string{title}
-		for _, r := range t.Rows {
-			texts = append(texts, r.Texts[i])
-		}
-		names += nameWidth(texts...)
+		names += nameWidth(append(text.Of(t.Rows, func(r tableRow) string { return r.Texts[i] }), title)...)
 	}
 	for i, title := range t.Columns {
-		texts := []string{title}
-		for _, r := range t.Rows {
-			texts = append(texts, r.Figures[i].Text)
-		}
-		columns[i] = columnWidth(texts...)
+		columns[i] = columnWidth(append(text.Of(t.Rows, func(r tableRow) string { return r.Figures[i].Text }), title)...)
 	}
 	return divided(names, columns)
 }

@@ -39,9 +39,7 @@ func KeysOf(gate *v1alpha1.LatencyGate) Keys {
 			all = append(all, string(key))
 			continue
 		}
-		for _, name := range plan.Resources(gate.Spec.Template.Benchmark()) {
-			all = append(all, devicePrefix+name)
-		}
+		all = append(all, text.Of(plan.Resources(gate.Spec.Template.Benchmark()), func(name string) string { return devicePrefix + name })...)
 	}
 	return append(all, text.Of(gate.Spec.Identity.Labels, Label)...)
 }

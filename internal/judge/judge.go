@@ -36,7 +36,10 @@ type Results struct {
 
 // Evaluate judges results; baseline has another benchmark's, if named. Errors are about rules.
 func Evaluate(criteria v1alpha1.Criteria, candidate Results, baseline *Results) (verdict.Judgement, error) {
-	metrics := append(metricsOf(criteria), v1alpha1.MetricLost)
+	metrics := []v1alpha1.Metric{v1alpha1.MetricLost}
+	for _, rule := range criteria.Rules {
+		metrics = append(metrics, rule.Metric)
+	}
 	in := verdict.Input{Criteria: criteria, Candidate: Cells(candidate, metrics...), Together: candidate.Together}
 	in.Rounds, in.MaxRounds = int(candidate.Spec.Rounds), int(plan.MaxRounds(candidate.Spec))
 	if candidate.OfFiles {
@@ -80,14 +83,6 @@ func Evaluate(criteria v1alpha1.Criteria, candidate Results, baseline *Results) 
 		}
 	}
 	return verdict.Judge(in)
-}
-
-func metricsOf(criteria v1alpha1.Criteria) []v1alpha1.Metric {
-	metrics := make([]v1alpha1.Metric, 0, len(criteria.Rules))
-	for _, rule := range criteria.Rules {
-		metrics = append(metrics, rule.Metric)
-	}
-	return metrics
 }
 
 // Session returns the first rounds of compared values of a benchmark, without those from which nothing can be concluded.

@@ -46,7 +46,6 @@ import (
 type Cluster struct {
 	// Cache lists nodes and benchmarks. Their objects must not be changed.
 	Cache client.Reader
-	// Live reads from the API server, past the cache.
 	Live  client.Reader
 	Clock clock.PassiveClock
 	// Tools are the drivers of the tools, and Settings the operator's settings.

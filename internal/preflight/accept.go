@@ -127,7 +127,6 @@ func (c chain) check(o Observed) *Rejection {
 	return nil
 }
 
-// eachVariant is the check of every variant, in their order.
 func eachVariant(of func(Observed, v1alpha1.Variant) *Rejection) check {
 	return func(o Observed) *Rejection {
 		for _, v := range plan.Variants(o.Benchmark.Spec) {
@@ -139,7 +138,6 @@ func eachVariant(of func(Observed, v1alpha1.Variant) *Rejection) check {
 	}
 }
 
-// eachCell is the check of every cell of every variant.
 func eachCell(of func(Observed, tool.Cell) *Rejection) check {
 	return eachVariant(func(o Observed, v v1alpha1.Variant) *Rejection {
 		for _, c := range plan.Cells(o.Benchmark.Spec, v) {

@@ -456,7 +456,6 @@ func NodeReady(n corev1.Node) bool {
 	})
 }
 
-// whyCordoned is the reason that Untolerated returns for cordoned nodes.
 const whyCordoned = "cordoned"
 
 func (c *choice) untolerated(n *corev1.Node) string { return Untolerated(n, c.tolerations()) }

@@ -12,6 +12,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/onload"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/text"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
@@ -124,9 +125,7 @@ func Foreknown(spec v1alpha1.LatencyBenchmarkSpec, together int, profiles map[st
 			continue
 		}
 		env, known := settings(v, profiles[v.Name])
-		for _, note := range carried(spec, v, env) {
-			all = append(all, fmt.Sprintf("variant %s: %s", v.Name, note))
-		}
+		all = append(all, text.Of(carried(spec, v, env), func(note string) string { return fmt.Sprintf("variant %s: %s", v.Name, note) })...)
 		if v.Wait == v1alpha1.WaitSpin && onload.Polls(env) {
 			all = append(all, fmt.Sprintf("variant %s: with wait: Spin the tool itself polls, by calls that never wait, so that Onload's polling in calls that wait (EF_POLL_USEC, EF_SPIN_USEC) is not measured; "+
 				"most published figures of Onload are of calls that wait: set wait: Block", v.Name))
@@ -135,9 +134,7 @@ func Foreknown(spec v1alpha1.LatencyBenchmarkSpec, together int, profiles map[st
 			switched = append(switched, v.Name)
 		}
 	}
-	for _, f := range foresee(spec, together, nil) {
-		all = append(all, f.Says)
-	}
+	all = append(all, text.Of(foresee(spec, together, nil), func(f verdict.Foreseen) string { return f.Says })...)
 	if switched != nil {
 		all = append(all, fmt.Sprintf("variants with Onload and without %s (%s): with full-feature firmware, which its VFs need, a Solarflare X2 does not send by CTPIO there; "+
 			"variants with onload.profile: latency-best measure with CTPIO", onload.SwitchBypass, strings.Join(switched, ", ")))

@@ -15,7 +15,6 @@ import (
 // Names are the words that replace what was added.
 type Names struct {
 	words map[string]string
-	// count is the number of words of each kind.
 	count map[string]int
 	// order has the replaced names, the longest first; nil after a change.
 	order []string
@@ -120,7 +119,6 @@ var named = map[string]string{
 	"configMap": "object", "peer": "node", "requestedBy": "user",
 }
 
-// labelled are the keys of fields with labels.
 var labelled = []string{"labels", "matchLabels", "nodeSelector"}
 
 // Collect adds the names that the fields of a document of JSON hold, and removes what is not to be published: annotations of others,
@@ -181,7 +179,6 @@ func (n *Names) field(in map[string]any, key string, value any) {
 	n.Collect(value)
 }
 
-// image adds the registry of an image and its folders there.
 func (n *Names) image(reference string) {
 	parts := strings.Split(reference, "/")
 	if len(parts) < 2 || !strings.ContainsAny(parts[0], ".:") {

@@ -60,9 +60,8 @@ type DocumentCell struct {
 // DocumentRound holds the result of a cell in one round, with the fields of status.results.
 type DocumentRound struct {
 	// Round counts from 1; Run is the name of the run.
-	Round int32  `json:"round"`
-	Run   string `json:"run"`
-	// StartedAt is the time at which the tool was started.
+	Round               int32     `json:"round"`
+	Run                 string    `json:"run"`
 	StartedAt           time.Time `json:"startedAt"`
 	v1alpha1.CellResult `json:",inline"`
 }

@@ -92,11 +92,7 @@ func (s sheet) networkGrid() grid {
 		}
 		g.places = append(g.places, place)
 	}
-	for _, r := range s.benchmark.Status.Results {
-		if r.LatencyType != v1alpha1.ResultInToOut {
-			g.results = append(g.results, r)
-		}
-	}
+	g.results = slices.DeleteFunc(slices.Clone(s.benchmark.Status.Results), func(r v1alpha1.CellResult) bool { return r.LatencyType == v1alpha1.ResultInToOut })
 	return g
 }
 
@@ -129,7 +125,6 @@ func (g grid) columns(p v1alpha1.Protocol) []networkColumn {
 	return columns
 }
 
-// write writes the table of a protocol, unless it has no cells.
 func (g grid) write(w io.Writer, p v1alpha1.Protocol, of string, show func(v1alpha1.CellResult) string) error {
 	columns := g.columns(p)
 	if len(columns) == 0 {
@@ -187,7 +182,6 @@ func (g *grid) writeNICs(w io.Writer, runs []result.Stored) error {
 	return writeLines(w, "interface of each network", lines)
 }
 
-// typical formats the mean latency, or the median bandwidth.
 func typical(r v1alpha1.CellResult) string {
 	if r.Bandwidth != nil {
 		return megabits(r.Bandwidth.BitsPerSecond)
@@ -195,7 +189,6 @@ func typical(r v1alpha1.CellResult) string {
 	return known(r.MeanNanoseconds, micros)
 }
 
-// between formats the lowest and the highest value of the rounds.
 func (s sheet) between(r v1alpha1.CellResult) string {
 	if r.Bandwidth != nil {
 		return megabits(r.Bandwidth.MinBitsPerSecond) + "-" + megabits(r.Bandwidth.MaxBitsPerSecond)

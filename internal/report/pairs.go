@@ -12,6 +12,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/summary"
+	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 // mostNodes bounds the nodes of a matrix that is shown, mostPairs the pairs of a list.
@@ -91,21 +92,16 @@ func pairMatrix(w io.Writer, p v1alpha1.Percentile, nodes, servers []string, pai
 			values[r.Pair()] = "few"
 		}
 	}
-	lines := [][]string{{"", ""}}
-	for _, server := range servers {
-		lines[0] = append(lines[0], strconv.Itoa(slices.Index(nodes, server)+1))
-	}
+	lines := [][]string{append([]string{"", ""}, text.Of(servers, func(server string) string { return strconv.Itoa(slices.Index(nodes, server) + 1) })...)}
 	for i, client := range nodes {
-		line := []string{client, strconv.Itoa(i + 1)}
-		for _, server := range servers {
-			line = append(line, cmp.Or(values[v1alpha1.Pair{ClientNode: client, ServerNode: server}], "-"))
-		}
-		lines = append(lines, line)
+		cells := text.Of(servers, func(server string) string {
+			return cmp.Or(values[v1alpha1.Pair{ClientNode: client, ServerNode: server}], "-")
+		})
+		lines = append(lines, append([]string{client, strconv.Itoa(i + 1)}, cells...))
 	}
 	return writeLines(w, fmt.Sprintf("%s in µs, clients are rows, servers are columns; -: no pair, ?: not measured yet, few: too few samples", p), lines)
 }
 
-// overPairs writes how the percentiles of the pairs are distributed.
 func overPairs(w io.Writer, results []summary.PairResult) error {
 	lines := [][]string{{"OVER PAIRS", "PAIRS", "MIN", "50%", "90%", "99%", "MAX"}}
 	for _, p := range v1alpha1.HeadlinePercentiles() {

@@ -61,11 +61,8 @@ func verdict(v *v1alpha1.Verdict) []string {
 	if v == nil {
 		return nil
 	}
-	lines := []string{fmt.Sprintf("verdict %s", v.Outcome)}
-	for _, r := range v.Rules {
-		lines = append(lines, fmt.Sprintf("  %s: %s (%s)", r.Rule, r.Message, r.Reason))
-	}
-	return lines
+	rules := text.Of(v.Rules, func(r v1alpha1.RuleVerdict) string { return fmt.Sprintf("  %s: %s (%s)", r.Rule, r.Message, r.Reason) })
+	return append([]string{fmt.Sprintf("verdict %s", v.Outcome)}, rules...)
 }
 
 type tableColumn struct {

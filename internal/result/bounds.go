@@ -23,8 +23,7 @@ const (
 	maxInner = 128 << 10
 	// maxConditions bounds the JSON without its measurements, in bytes.
 	maxConditions = 512 << 10
-	// maxDepth is the maximum depth of nested objects and arrays.
-	maxDepth = 16
+	maxDepth      = 16
 )
 
 // checkPlain returns an error if a document's JSON exceeds what a reader decodes.

@@ -121,7 +121,6 @@ type Workload struct {
 	HugePages map[string]int64 `json:"hugePages,omitempty"`
 }
 
-// MaxThreads bounds the threads of a workload.
 const MaxThreads = 4096
 
 // Process is a process of the container. Look is nil if its memory map and descriptors are hidden.
@@ -131,7 +130,6 @@ type Process struct {
 	Look *Look  `json:"look,omitempty"`
 }
 
-// Thread is a thread of a process.
 type Thread struct {
 	PID  int    `json:"pid"`
 	TID  int    `json:"tid"`

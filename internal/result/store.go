@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -202,13 +203,7 @@ func (s *Stored) Cell(name string) (measured *Cell, captured *Captured) {
 }
 
 func OfVariant(runs []Stored, variant string) []Stored {
-	var own []Stored
-	for _, run := range runs {
-		if run.Client.Variant == variant {
-			own = append(own, run)
-		}
-	}
-	return own
+	return slices.DeleteFunc(slices.Clone(runs), func(run Stored) bool { return run.Client.Variant != variant })
 }
 
 // The format and version of a Manifest. A reader refuses any other version.

@@ -28,7 +28,6 @@ func Percentiles() []v1alpha1.Percentile {
 // Collection combines the stored runs of a benchmark.
 type Collection struct {
 	Spec v1alpha1.LatencyBenchmarkSpec
-	// Runs is the number of added runs.
 	Runs int
 	// Variants are the spec's variants in its order, including variants without runs.
 	Variants []*Variant
@@ -56,8 +55,7 @@ type Variant struct {
 	Warnings []proof.Warning
 	// Unequal is how a run's conditions differ from the first's, or empty.
 	Unequal string
-	// Proof is the proof of the two ends over all runs.
-	Proof proof.Runs
+	Proof   proof.Runs
 	// Cells are the cells of the spec, in its order.
 	Cells []*Cell
 }
@@ -322,8 +320,7 @@ func (r *Rounds) Attribution() *tool.Attribution {
 const (
 	// mostTold bounds the tools' warnings that are reported, maxTold each, in bytes.
 	mostTold, maxTold = 4, 400
-	// mostTexts is the number of different warnings that are counted.
-	mostTexts = 1024
+	mostTexts         = 1024
 )
 
 // toolWarning has the first measurement with it, and the number of others.

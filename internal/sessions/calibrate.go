@@ -24,7 +24,6 @@ type Calibration struct {
 	Pairs int
 }
 
-// Calibrate returns the calibration of each compared value.
 func Calibrate(nodes []Node) []Calibration {
 	var all []Calibration
 	for _, s := range Spread(nodes) {
@@ -72,7 +71,6 @@ func Calibrate(nodes []Node) []Calibration {
 const (
 	// ofMedian is the variance of the median of 6 rounds in parts of that of a round.
 	ofMedian = 0.215
-	// LastLook is the number of rounds of the last look.
 	LastLook = 20
 	// hodgesLehmann is the standard error of the estimate in parts of that of a mean, and ofLevel the variance of a level of many rounds in
 	// parts of that of a mean; by normal theory.

@@ -20,7 +20,6 @@ type Node struct {
 	Recent    []v1alpha1.MeasuredSession
 }
 
-// OfNode returns what a verification knows of the sessions of its node.
 func OfNode(v *v1alpha1.LatencyVerification) Node {
 	return Node{Class: kindOf(&v.Status), Reference: v.Status.Reference, Recent: v.Status.Recent}
 }
@@ -37,7 +36,6 @@ func kindOf(v *v1alpha1.LatencyVerificationStatus) string {
 	return v1alpha1.Shortened(strings.Join(labels, ","), maxKind)
 }
 
-// maxKind bounds the name of a kind.
 const maxKind = 160
 
 const (

@@ -26,7 +26,6 @@ const (
 	maxSessions, maxPeers, maxRecent = 5, 2, 9
 )
 
-// key names a compared value inside this package.
 type key = v1alpha1.ComparedValue
 
 func compareKeys(a, b key) int { return strings.Compare(a.String(), b.String()) }

@@ -134,9 +134,7 @@ func OfGate(g *v1alpha1.LatencyGate) Standing {
 	if operational != nil && operational.Status == metav1.ConditionFalse {
 		s.Message += fmt.Sprintf("; %s: %s", operational.Reason, operational.Message)
 	}
-	for _, n := range g.Status.NotVerified {
-		s.Details = append(s.Details, fmt.Sprintf("%s: %s, %s", n.Name, n.State, n.Message))
-	}
+	s.Details = text.Of(g.Status.NotVerified, func(n v1alpha1.NodeLine) string { return fmt.Sprintf("%s: %s, %s", n.Name, n.State, n.Message) })
 	n := g.Status.Nodes
 	waiting := n.Unverified - n.Unmeasurable + n.Away
 	if g.Spec.Suspend || waiting == n.Total && operational != nil && unsettled[operational.Reason] {
@@ -320,9 +318,7 @@ func OfGateNow(ctx context.Context, api client.Reader, g *v1alpha1.LatencyGate) 
 	if slices.ContainsFunc(changed, func(n changedNode) bool { return n.Reason == v1alpha1.ReasonNodeNotReady }) {
 		s.Message = fmt.Sprintf("%d of its nodes are not ready, or have changed since they were verified", len(changed))
 	}
-	for _, n := range changed[:min(len(changed), v1alpha1.MaxNodeLines)] {
-		s.Details = append(s.Details, fmt.Sprintf("%s: %s, %s", n.name, n.Reason, n.Message))
-	}
+	s.Details = text.Of(changed[:min(len(changed), v1alpha1.MaxNodeLines)], func(n changedNode) string { return fmt.Sprintf("%s: %s, %s", n.name, n.Reason, n.Message) })
 	return s, nil
 }
 

@@ -24,7 +24,6 @@ type Percentile struct {
 	Num, Den int64
 }
 
-// The percentiles that are reported.
 var (
 	P50       = Percentile{"p50", 1, 2}
 	P75       = Percentile{"p75", 3, 4}

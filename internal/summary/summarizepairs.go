@@ -110,18 +110,15 @@ func headlineOf(measured []PairResult) *v1alpha1.Summary {
 
 func (r PairResult) line() v1alpha1.MatrixPair {
 	line := v1alpha1.MatrixPair{Benchmark: r.Of.Name, Pair: r.Pair(), LatencyType: r.LatencyType, LostFrom: r.LostFrom}
-	for _, p := range r.Percentiles {
-		if slices.Contains(v1alpha1.HeadlinePercentiles(), p.Name) {
-			line.Percentiles = append(line.Percentiles, p)
-		}
-	}
+	line.Percentiles = slices.DeleteFunc(slices.Clone(r.Percentiles), func(p v1alpha1.PercentileResult) bool {
+		return !slices.Contains(v1alpha1.HeadlinePercentiles(), p.Name)
+	})
 	if r.Bandwidth != nil {
 		line.BitsPerSecond = new(r.Bandwidth.BitsPerSecond)
 	}
 	return line
 }
 
-// cellOfPairs summarizes a cell over the pairs that have it.
 func cellOfPairs(pairs []PairResult) v1alpha1.MatrixCell {
 	c := pairs[0]
 	line := v1alpha1.MatrixCell{

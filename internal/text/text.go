@@ -14,7 +14,6 @@ import (
 	"golang.org/x/text/width"
 )
 
-// mark shows where a text was cut.
 const mark = "…"
 
 // controls replaces characters that control a terminal, reorder others or are invisible, but tabs and line ends.
@@ -61,7 +60,6 @@ func (w *writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Unwrap returns the writer that gets the text.
 func (w *writer) Unwrap() io.Writer { return w.Writer }
 
 // Shorten returns at most limit bytes of UTF-8 without control characters; cut, it ends in "…".
@@ -155,7 +153,6 @@ func (c Columns) Write(text []byte) (int, error) {
 
 func (c Columns) Flush() error { return c.aligned.Flush() }
 
-// unfilled writes a text without fillers.
 type unfilled struct{ io.Writer }
 
 func (u unfilled) Write(text []byte) (int, error) {

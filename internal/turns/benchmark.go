@@ -22,8 +22,7 @@ import (
 const (
 	// maxBenchmarkName is the 57 characters of the names of a benchmark and a variant together, minus the 16 of a gate's variant.
 	maxBenchmarkName = 41
-	// maxLabel is the maximum length of a label's value.
-	maxLabel = 63
+	maxLabel         = 63
 	// keyNode is the key of the evidence that names the node; see internal/result.
 	keyNode = "node"
 )

@@ -32,7 +32,6 @@ type End struct {
 
 // Choice is what a gate does now.
 type Choice struct {
-	// Starts are the benchmarks to create now.
 	Starts []Start
 	// Due are the nodes that are due by the schedule, with the peers that have room for them: they
 	// become unverified now. Unplaced are the due nodes without room for their own pod or a peer's.
@@ -74,7 +73,6 @@ type obstacle struct {
 	lasting, turn, brief, alone bool
 }
 
-// chooser is a choice that is being made.
 type chooser struct {
 	*Snapshot
 	peers

@@ -233,7 +233,6 @@ func lastFired(schedule cron.Schedule, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// MaxMessage is the maximum length of a message in a status.
 const MaxMessage = 1024
 
 // Pauses are the pause after the first failure, which doubles with each failure, and the longest one.

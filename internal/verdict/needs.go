@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/stats"
@@ -228,12 +229,7 @@ func (in Input) selected() (rules []rule, cells [][]Cell, all int, err error) {
 		if err != nil {
 			return nil, nil, 0, fmt.Errorf("rules[%d]: %w", i, err)
 		}
-		var own []Cell
-		for _, c := range in.Candidate {
-			if r.selects(c, in.Criteria.BaselineOf(v1alpha1.BaselineVariant)) {
-				own = append(own, c)
-			}
-		}
+		own := slices.DeleteFunc(slices.Clone(in.Candidate), func(c Cell) bool { return !r.selects(c, in.Criteria.BaselineOf(v1alpha1.BaselineVariant)) })
 		rules, cells, all = append(rules, r), append(cells, own), all+len(own)
 	}
 	return rules, cells, all, nil

@@ -12,7 +12,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// rule is a parsed Rule.
 type rule struct {
 	v1alpha1.Rule
 	metric v1alpha1.MetricKind

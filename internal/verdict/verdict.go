@@ -79,7 +79,6 @@ func (c Cell) Observations(m v1alpha1.Metric) (all []stats.Observation, samples 
 	return all, samples
 }
 
-// Input contains the rules and the cells to evaluate.
 type Input struct {
 	Criteria v1alpha1.Criteria
 	// Candidate holds the benchmark's own cells.
@@ -101,8 +100,7 @@ type Judgement struct {
 	// Outcome is empty if there are no rules.
 	Outcome v1alpha1.VerdictOutcome
 	// Rules holds the judgements in the order of the criteria.
-	Rules []RuleJudgement
-	// Comparisons is the number of comparisons of all rules.
+	Rules       []RuleJudgement
 	Comparisons int
 	// Beyond is one in how many benchmarks looks so bad if all of its true values are within their limits; it fails from 40.
 	Beyond stats.OneIn
