@@ -142,12 +142,15 @@ func Command() *cobra.Command {
 	}{
 		{"Measure", []*cobra.Command{newPlan(cluster), newRun(cluster), newGet(cluster), newCompare(cluster), newReport(cluster), newRerun(cluster)}},
 		{"Hold nodes back", []*cobra.Command{newGate(cluster), newVerify(cluster), newAccept(cluster), newCalibrate(cluster)}},
-		{"Find what is wrong", []*cobra.Command{newDoctor(cluster), newInspect(cluster), newAttempts(cluster), newReportBug(cluster), newVersion(cluster)}},
+		{"Find what is wrong", []*cobra.Command{newStatus(cluster), newExplain(), newDoctor(cluster), newInspect(cluster), newAttempts(cluster), newReportBug(cluster), newVersion(cluster)}},
 		{"Results without a cluster", []*cobra.Command{newExport(cluster), newImport(), newVerdict(), newCapture(), newPublished()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title + ":"})
 		for _, verb := range group.verbs {
 			verb.GroupID = group.title
+			if strings.Contains(verb.Use, "NAME") && verb.ValidArgsFunction == nil {
+				verb.ValidArgsFunction = cluster.names
+			}
 			root.AddCommand(verb)
 		}
 	}

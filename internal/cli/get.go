@@ -24,16 +24,21 @@ func newGet(c *cluster) *cobra.Command {
 	explained := text.Of(report.Forms(), func(f report.Form) string { return fmt.Sprintf("  %-9s %s", f.Name, f.Shows) })
 	var form string
 	cmd := &cobra.Command{
-		Use:   "get NAME|lmatrix/NAME|lgate/NAME|PATH",
+		Use:   "get [NAME|lmatrix/NAME|lgate/NAME|PATH]",
 		Short: "Print the results of a LatencyBenchmark, LatencyMatrix or LatencyGate",
 		Long: "Print the results of a LatencyBenchmark from its stored histograms, after verifying their digests, or those of a\n" +
 			"LatencyMatrix (lmatrix/NAME) from the status of the benchmark of each pair. Of a LatencyGate (lgate/NAME), print the last\n" +
-			"result of each node, as a table or as JSON.\n\n" +
+			"result of each node, as a table or as JSON. Without a name, list the LatencyBenchmarks and LatencyMatrices of the\n" +
+			"namespace, as a table or as JSON.\n\n" +
 			"NAME is an object in the cluster, PATH an export, which begins with ./ or /.\n\n" +
 			"Formats:\n" + strings.Join(explained, "\n"),
 		Example: "  " + name + " get sweep -n perf -o sfnt\n  " + name + " get ./results/sweep -o csv",
-		Args:    takes("the name of one LatencyBenchmark", 1, 1),
+		Args:    takes("the name of at most one LatencyBenchmark", 0, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				out, err := (&overview{cluster: c, form: form}).print(cmd.Context(), false)
+				return emit(cmd.OutOrStdout(), out, err)
+			}
 			if of, err := parseSubject(args[0]); err == nil && of.kind == gates {
 				text, err := c.fleet(cmd.Context(), of, form)
 				return emit(cmd.OutOrStdout(), text, err)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -108,6 +109,32 @@ func parseMeasured(arg string) (subject, error) {
 		return subject{}, fmt.Errorf("%q is neither NAME of a LatencyBenchmark nor %s/NAME", arg, matrices.short)
 	}
 	return of, nil
+}
+
+// names completes the name of a LatencyBenchmark, or of an object of the kind before a slash.
+func (c *cluster) names(cmd *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+	of, prefix := benchmarks, ""
+	if word, _, qualified := strings.Cut(begun, "/"); qualified {
+		i := slices.IndexFunc(kinds(), func(k *kind) bool { return k.is(word) })
+		if i < 0 {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		of, prefix = kinds()[i], word+"/"
+	}
+	api, namespace, err := c.client()
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(of.name))
+	if err != nil || api.List(cmd.Context(), list, client.InNamespace(of.key(namespace, "").Namespace)) != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var all []string
+	for _, o := range list.Items {
+		if strings.HasPrefix(prefix+o.Name, begun) {
+			all = append(all, prefix+o.Name)
+		}
+	}
+	slices.Sort(all)
+	return all, cobra.ShellCompDirectiveNoFileComp
 }
 
 type reworded struct {

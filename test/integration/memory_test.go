@@ -20,6 +20,7 @@ import (
 	"github.com/onsi/gomega/gbytes"
 	"github.com/onsi/gomega/gexec"
 	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -47,7 +48,7 @@ var cachedKinds = map[string]struct {
 	list   func() client.ObjectList
 	live   []client.ListOption
 }{
-	"pods":       {&corev1.Pod{}, func() client.ObjectList { return &corev1.PodList{} }, []client.ListOption{client.HasLabels{v1alpha1.LabelRole}}},
+	"pods":       {&corev1.Pod{}, func() client.ObjectList { return &corev1.PodList{} }, nil},
 	"configmaps": {partialConfigMap(), func() client.ObjectList { return partialConfigMaps() }, nil},
 	"nodes":      {&corev1.Node{}, func() client.ObjectList { return &corev1.NodeList{} }, nil},
 	"benchmarks": {&v1alpha1.LatencyBenchmark{}, func() client.ObjectList { return &v1alpha1.LatencyBenchmarkList{} },
@@ -137,6 +138,9 @@ func TestCache(t *testing.T) {
 // as the API accepts, and with specs at their maximum.
 const hostile = 1000
 
+// listed is the number of DaemonSets of hostile users, which the manager lists in pages and does not cache.
+const listed = 300
+
 // make nightly runs it.
 var _ = Describe("The cache of the manager", Label("nightly"), func() {
 	const (
@@ -176,10 +180,15 @@ var _ = Describe("The cache of the manager", Label("nightly"), func() {
 				fill(&matrix.Spec.Template.Spec)
 				node := &corev1.Node{ObjectMeta: metaOf(i)}
 				node.Namespace = ""
-				for _, o := range []client.Object{
+				others := []client.Object{}
+				if i < listed {
+					pod := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "x"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+					others = append(others, &appsv1.DaemonSet{ObjectMeta: metaOf(i), Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: pod.Labels}, Template: pod}})
+				}
+				for _, o := range append(others,
 					&corev1.ConfigMap{ObjectMeta: metaOf(i)}, &corev1.Pod{ObjectMeta: metaOf(i), Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}},
 					benchmark.Obj(), &matrix.LatencyMatrix, node,
-				} {
+				) {
 					if err := hostileUser.Create(creatingCtx, o); err != nil {
 						return err
 					}
@@ -207,11 +216,16 @@ var _ = Describe("The cache of the manager", Label("nightly"), func() {
 		}
 		Expect(peakOf(strings.Join(kinds, ","))).To(BeNumerically("<", managerMiB*3/4), "all at once")
 
-		By("the whole manager in a memory cgroup, from its start, while it takes these benchmarks and matrices in")
+		By("the whole manager in a memory cgroup, from its start, while it takes these benchmarks and matrices in, and a gate lists DaemonSets")
 		if os.Getuid() != 0 {
 			AddReportEntry("the manager did not run in a memory cgroup: that needs root")
 			return
 		}
+		gate := MakeGate(metav1.NamespaceDefault).With(func(s *v1alpha1.LatencyGateSpec) {
+			s.NodeSelector.MatchLabels = map[string]string{v1alpha1.LabelRole: v1alpha1.RoleClient}
+			s.Template.Spec.Pods = &v1alpha1.PodSettings{Tolerations: []corev1.Toleration{{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}}}
+		}).Obj()
+		Expect(hostileUser.Create(ctx, gate)).To(Succeed())
 		manager, err := gexec.Build("github.com/tailgate-dev/tailgate/cmd/manager")
 		Expect(err).NotTo(HaveOccurred())
 		group := newMemoryGroup(managerMiB << 20)
@@ -232,6 +246,8 @@ var _ = Describe("The cache of the manager", Label("nightly"), func() {
 			return nil
 		})).To(Succeed())
 		Expect(judged).To(BeNumerically(">=", 10), "benchmarks with conditions: %s", log.Contents())
+		Expect(hostileUser.Get(ctx, client.ObjectKeyFromObject(gate), gate)).To(Succeed())
+		Expect(gate.Status.Nodes.Total).To(BeNumerically(">=", 1), "the gate's status: %+v\n%s", gate.Status, log.Contents())
 		Expect(child.Process.Signal(syscall.SIGTERM)).To(Succeed())
 		Eventually(ended).WithTimeout(time.Minute).Should(Receive())
 	})

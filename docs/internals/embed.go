@@ -1,0 +1,9 @@
+// Package internals has the pages that the command prints parts of.
+package internals
+
+import _ "embed"
+
+// Reasons is the page of all reasons: a heading "## ..." for each kind, and table rows "| `Reason` | cause | remedy |".
+//
+//go:embed reasons.md
+var Reasons string
