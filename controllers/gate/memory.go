@@ -86,6 +86,7 @@ func (m *Memory) knownShortages(gate string, now time.Time) map[turns.Place]turn
 type suppliers struct {
 	mu   sync.Mutex
 	read time.Time
+	took time.Duration
 	all  []preflight.Supplier
 }
 

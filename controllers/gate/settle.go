@@ -15,7 +15,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// suppliersFor is how long what was read counts: a gate may be reconciled twice a second.
+// suppliersFor is how long what was read counts: a gate may be reconciled twice a second. It is longer if the reading takes long, because any
+// user may create DaemonSets.
 const suppliersFor = 10 * time.Second
 
 // observeSettling records why the gate could never verify its nodes, and returns when to look again.
@@ -64,13 +65,14 @@ func (s *snapshot) cannotSettle(reason, message string) {
 func (c *suppliers) get(ctx context.Context, live client.Reader, now time.Time) ([]preflight.Supplier, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if age := now.Sub(c.read); age >= 0 && age < suppliersFor {
+	if age := now.Sub(c.read); age >= 0 && age < max(suppliersFor, 10*c.took) {
 		return c.all, nil
 	}
+	started := time.Now()
 	all, err := observe.Suppliers(ctx, live, nil)
 	if err != nil {
 		return nil, err
 	}
-	c.read, c.all = now, all
+	c.read, c.took, c.all = now, time.Since(started), all
 	return all, nil
 }

@@ -1,12 +1,16 @@
 package gate
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/turns"
@@ -55,5 +59,21 @@ func TestNever(t *testing.T) {
 				t.Errorf("Ready is %s", ready)
 			}
 		})
+	}
+}
+
+// Any user may create DaemonSets: a gate does not spend its time with reading them.
+func TestSuppliersThatTakeLong(t *testing.T) {
+	reads := 0
+	api := interceptor.NewClient(nil, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+		reads++
+		return &meta.NoKindMatchError{}
+	}})
+	for after, want := range map[time.Duration]bool{5 * time.Second: false, 30 * time.Second: false, 6 * time.Minute: true, -time.Second: true} {
+		c := suppliers{read: noon, took: 30 * time.Second}
+		reads = 0
+		if _, err := c.get(t.Context(), api, noon.Add(after)); err != nil || reads > 0 != want {
+			t.Errorf("%s after a read of 30s: %d reads, %v", after, reads, err)
+		}
 	}
 }

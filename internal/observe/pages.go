@@ -2,7 +2,6 @@ package observe
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -45,7 +44,7 @@ func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// boundedBody is a body of which maxPage bytes may be read, and counts those that were.
+// boundedBody is a body that ends after maxPage bytes, and counts those that were read. An error instead of the end is one that client-go logs.
 type boundedBody struct {
 	io.ReadCloser
 	read *int
@@ -54,7 +53,7 @@ type boundedBody struct {
 func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if *b.read += n; *b.read > maxPage {
-		return 0, errLargePage
+		return 0, io.EOF
 	}
 	return n, err
 }
@@ -96,9 +95,11 @@ func Each(ctx context.Context, from client.Reader, list func() client.ObjectList
 		read = 0
 		err := from.List(ctx, page, append([]client.ListOption{client.Limit(size), client.Continue(next)}, options...)...)
 		switch {
-		case errors.Is(err, errLargePage) && size > 1:
+		case read > maxPage && size > 1:
 			size = max(1, size/4)
 			continue
+		case read > maxPage:
+			return errLargePage
 		case err != nil:
 			return err
 		}

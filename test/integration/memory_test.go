@@ -180,6 +180,9 @@ var _ = Describe("The cache of the manager", Label("nightly"), func() {
 				fill(&matrix.Spec.Template.Spec)
 				node := &corev1.Node{ObjectMeta: metaOf(i)}
 				node.Namespace = ""
+				if i < 4 {
+					node.Labels["measured"] = ""
+				}
 				others := []client.Object{}
 				if i < listed {
 					pod := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "x"}}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
@@ -222,7 +225,7 @@ var _ = Describe("The cache of the manager", Label("nightly"), func() {
 			return
 		}
 		gate := MakeGate(metav1.NamespaceDefault).With(func(s *v1alpha1.LatencyGateSpec) {
-			s.NodeSelector.MatchLabels = map[string]string{v1alpha1.LabelRole: v1alpha1.RoleClient}
+			s.NodeSelector.MatchLabels = map[string]string{"measured": ""}
 			s.Template.Spec.Pods = &v1alpha1.PodSettings{Tolerations: []corev1.Toleration{{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}}}
 		}).Obj()
 		Expect(hostileUser.Create(ctx, gate)).To(Succeed())
@@ -247,7 +250,7 @@ var _ = Describe("The cache of the manager", Label("nightly"), func() {
 		})).To(Succeed())
 		Expect(judged).To(BeNumerically(">=", 10), "benchmarks with conditions: %s", log.Contents())
 		Expect(hostileUser.Get(ctx, client.ObjectKeyFromObject(gate), gate)).To(Succeed())
-		Expect(gate.Status.Nodes.Total).To(BeNumerically(">=", 1), "the gate's status: %+v\n%s", gate.Status, log.Contents())
+		Expect(gate.Status.Nodes.Total).To(BeEquivalentTo(4), "the gate's status: %+v\n%s", gate.Status, log.Contents())
 		Expect(child.Process.Signal(syscall.SIGTERM)).To(Succeed())
 		Eventually(ended).WithTimeout(time.Minute).Should(Receive())
 	})
