@@ -128,7 +128,7 @@ func TestBad(t *testing.T) {
 	}
 }
 
-// twoLinks returns a capture that goes on with an interface of another link.
+// twoLinks returns a capture that continues with an interface of another link.
 func twoLinks(t *trace) []byte {
 	other := (&trace{}).pcapng()[28:]
 	other[8] = 101

@@ -46,7 +46,7 @@ type Options struct {
 	Request, Answer Layout
 	// Timeout is after what time without an answer a request is lost.
 	Timeout time.Duration
-	// MidStream: a TCP connection that is older than the capture goes on with a whole message.
+	// MidStream: a TCP connection that is older than the capture continues with a whole message.
 	MidStream bool
 }
 
