@@ -350,7 +350,7 @@ func TestHelp(t *testing.T) {
 	if code != 0 || stderr != "" {
 		t.Errorf("exit code %d, it said %q", code, stderr)
 	}
-	for _, want := range []string{"kubectl tailgate get NAME", "sfnt-pingpong", "ladder", "--kubeconfig", "-n, --namespace"} {
+	for _, want := range []string{"kubectl tailgate get [NAME|lmatrix/NAME", "sfnt-pingpong", "ladder", "--kubeconfig", "-n, --namespace"} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("the help does not have %q:\n%s", want, stdout)
 		}
