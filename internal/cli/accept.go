@@ -26,12 +26,12 @@ func newAccept(c *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "accept (GATE NODE | VERIFICATION) BENCHMARK | GATE -l SELECTOR",
 		Short: "Accept a result of a node manually: it becomes the baseline, and the node is verified",
-		Long: "Accept the result of a LatencyBenchmark that a LatencyGate created for a node, whatever its verdict. The result becomes\n" +
-			"the baseline of the node's next result, and the node is verified. BENCHMARK is one of status.history of the node's\n" +
-			"LatencyVerification GATE.NODE. With --selector, the command accepts the last result of each node of the gate that has\n" +
-			"these labels and is Failed or Inconclusive.\n\n" +
-			"The command prints the result, and waits until the operator has accepted or refused the result. It needs the rights to get and\n" +
-			"patch latencyverifications (ClusterRole tailgate-gate-operate) and, with --selector, to list nodes.",
+		Long: "Accept the result of a LatencyBenchmark that a LatencyGate created for a node, whatever its verdict. The result becomes the\n" +
+			"baseline of the node's next result, and the node is verified. BENCHMARK is one of status.history of the node's\n" +
+			"LatencyVerification GATE.NODE. --selector selects nodes of the gate by labels: the command then accepts the last result of\n" +
+			"each node that is Failed or Inconclusive.\n\n" +
+			"The command prints the result, and waits until the operator has accepted or refused the result. The command needs the rights\n" +
+			"to get and patch latencyverifications (ClusterRole tailgate-gate-operate) and, with --selector, to list nodes.",
 		Example: "  " + name + " accept upgrade node-a upgrade-node-a-3\n" +
 			"  " + name + " accept upgrade.node-a upgrade-node-a-3\n" +
 			"  " + name + " accept upgrade -l rack=r7",
@@ -55,11 +55,11 @@ func newVerify(c *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify GATE NODE | VERIFICATION | GATE -l SELECTOR",
 		Short: "Request a new measurement of a node by its LatencyGate",
-		Long: "Request a new measurement of a node by its LatencyGate. The gate holds the node back until it passes, as after an\n" +
-			"upgrade. With --selector, the command requests it for each node of the gate that has these labels.\n\n" +
-			"The command waits until the operator has accepted the request, not until the node is measured: for this, use\n" +
-			"`" + name + " gate lgate/GATE --wait`. It needs the rights to get and patch latencyverifications\n" +
-			"(ClusterRole tailgate-gate-operate) and, with --selector, to list nodes.",
+		Long: "Request a new measurement of a node by its LatencyGate. The gate holds the node back until it passes, as after an upgrade.\n" +
+			"With --selector, the command requests a measurement of each node of the gate that has these labels.\n\n" +
+			"The command waits until the operator has accepted the request, not until the node is measured. To wait for the measurement,\n" +
+			"use `" + name + " gate lgate/GATE --wait`. The command needs the rights to get and patch latencyverifications (ClusterRole\n" +
+			"tailgate-gate-operate) and, with --selector, to list nodes.",
 		Example: "  " + name + " verify upgrade node-a\n  " + name + " verify upgrade -l rack=r7",
 		Args:    o.takes("a gate and a node, or a LatencyVerification", 1, 2),
 		RunE:    func(cmd *cobra.Command, args []string) error { return o.send(cmd, args, o.verify) },

@@ -53,11 +53,11 @@ func newReportBug(c *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report-bug [NAME]",
 		Short: "Write one file for a bug report, with names and addresses replaced",
-		Long: "Write one file for a bug report: the versions, the object with what was made for it and its stored results, the\n" +
-			"answers of the doctor, and the facts that they follow from. Names of nodes, namespaces, objects and users,\n" +
-			"addresses, labels and notes are replaced, each by the same word everywhere. Environments and arguments of\n" +
-			"containers and annotations of others are left out. Read the file before you publish it.\n\n" +
-			"Like `" + name + " doctor`, it creates short-lived pods on the nodes, and deletes them.",
+		Long: "Write one file for a bug report: the versions, the object with its pods and stored results, and the findings and\n" +
+			"facts of the doctor. The command replaces names of nodes, namespaces, objects and users, addresses, labels and\n" +
+			"notes, each by the same word everywhere. Environments and arguments of containers, and annotations of other\n" +
+			"programs, are left out. Read the file before you publish it.\n\n" +
+			"Like `" + name + " doctor`, the command creates short-lived pods on the nodes, and deletes them.",
 		Example: "  " + name + " report-bug sweep -n perf\n" +
 			"  " + name + " report-bug " + gates.short + "/upgrades --without-pods -o bug.yaml",
 		Args:        takes("the name of one object at most", 0, 1),

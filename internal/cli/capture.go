@@ -37,7 +37,7 @@ func newCapture() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "analyze FILE... [--server ADDR:PORT] --size N",
 		Short: "Print the latencies from requests to answers in captures: percentiles, events, and what was lost",
-		Long: "Print the latencies from requests to answers in captures (pcap, pcapng, each also by gzip; - is standard input), " + definition + ".\n" +
+		Long: "Print the latencies from requests to answers in captures. A capture is a pcap or pcapng file, or gzip of it; - is standard input.\n" +
 			"Several files are merged by time. --match says what a request and its answer have in common, on whatever connections:\n\n" +
 			"  offset    --length bytes at --offset of each message of --size bytes; UDP without --size: of each datagram\n" +
 			"  sequence  the number of a message in its direction of the TCP connection\n" +

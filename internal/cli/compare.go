@@ -25,17 +25,17 @@ func newCompare(c *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare BASELINE CANDIDATE...",
 		Short: "Compare the results of LatencyBenchmarks, or of variants, with a baseline",
-		Long: "Compare the results of LatencyBenchmarks, or of variants, each NAME or NAME/VARIANT, from their stored histograms,\n" +
-			"after verifying their digests. To compare results of another cluster or of another time, use the PATH of an export,\n" +
-			"which begins with ./ or /, instead of NAME, or published/NAME for a published result (kubectl tailgate published).\n" +
-			"Several candidates are in one table for each metric, with a row for each cell.\n\n" +
-			"Nothing proves a published or imported result: the figures describe it, and no verdict follows. With too few rounds\n" +
-			"for an interval, only the ratio is shown. Results of different tools are refused.\n\n" +
-			"The output starts with the conditions that differ although they must be equal for results to be comparable, the notes\n" +
-			"that differ and, with --all, the other conditions that differ. For each cell that both results have, it then shows the\n" +
-			"median rounds, and the median of the ratios of all candidate rounds to all baseline rounds with its 95 % interval\n" +
-			"(exact Mann-Whitney). A ~ replaces the ratio if the difference is not significant; of twenty comparisons of equal\n" +
-			"distributions, one may be significant by chance.",
+		Long: "Compare the results of LatencyBenchmarks (NAME) or of variants (NAME/VARIANT), after verifying the digests of the\n" +
+			"histograms. To compare results of another cluster or of another time, use the PATH of an export, which begins with ./ or /.\n" +
+			"For a published result (kubectl tailgate published), use published/NAME. Several candidates are in one table for each\n" +
+			"metric, with a row for each cell.\n\n" +
+			"Nothing proves a published or imported result: the figures describe it, and no verdict follows. With too few rounds for an\n" +
+			"interval, only the ratio is shown. Results of different tools are refused.\n\n" +
+			"The output starts with the conditions that prevent a comparison, the notes that differ and, with --all, the other conditions\n" +
+			"that differ. For each cell that both results have, the command then shows the median rounds and their ratio. The ratio is\n" +
+			"the median of the ratios of all candidate rounds to all baseline rounds, with its 95 % interval (exact Mann-Whitney). A ~\n" +
+			"replaces the ratio if the difference is not significant. Of twenty comparisons of equal distributions, one may be\n" +
+			"significant by chance.",
 		Example: "  " + name + " compare before after -n perf\n  " + name + " compare x2522/vf-kernel x2522/vf-onload\n" +
 			"  " + name + " compare ./results/before after\n" +
 			"  " + name + " compare published/sfnt-e5-2620v4-ull sweep/pf-onload sweep/vf-onload",

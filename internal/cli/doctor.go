@@ -31,16 +31,16 @@ func newDoctor(c *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor [NODE...]",
 		Short: "Check whether the cluster is suitable for latency measurements",
-		Long: "Check whether the cluster, or some of its nodes, are suitable for latency measurements. On each node, short-lived\n" +
-			"unprivileged pods check the resources that benchmarks would get: exclusive CPUs, networks with their devices, Onload. On each\n" +
-			"network, pairs of nodes then try to reach each other. With -f, the pods request what the pods of this object would.\n" +
-			"Whether a running pod of yours is placed right, says kubectl tailgate inspect.\n" +
-			"The level of each check is good, warning, error, or unknown if the check was not possible; docs/internals/doctor.md describes all\n" +
-			"checks. The findings come first, then a line for each node; -o wide also shows the checks without findings. The command\n" +
-			"deletes the pods before it ends, also if you interrupt it.\n\n" +
-			"Without names, it checks all nodes except those whose taints keep pods away. It tolerates the taints of a named node.\n\n" +
-			"The exit code is 0 if there are no findings, 1 if there is an error, 3 if there is no error but a check was not possible\n" +
-			"or the input is invalid, and 2 if there are only warnings.",
+		Long: "Check whether the cluster, or some of its nodes, are suitable for latency measurements. On each node, short-lived unprivileged\n" +
+			"pods check the resources that benchmarks would get: exclusive CPUs, networks with their devices, Onload. On each network, pairs\n" +
+			"of nodes then try to reach each other. With -f, the pods request the resources that this object would request. To check a\n" +
+			"running pod of your own, use kubectl tailgate inspect. The level of each check is good, warning, error, or unknown if the check\n" +
+			"was not possible. The findings come first, then a line for each node; -o wide shows the checks without findings, too. The\n" +
+			"command deletes the pods before it ends, even if you interrupt it. docs/internals/doctor.md describes all checks.\n\n" +
+			"Without names, the command checks all nodes except nodes whose taints keep pods away. If you name a node, its taints are\n" +
+			"tolerated.\n\n" +
+			"The exit code is 0 if there are no findings, and 1 if there is an error. Without an error, the code is 3 if a check was not\n" +
+			"possible or the input is invalid, and 2 if there are only warnings.",
 		Example: "  " + name + " doctor\n" +
 			"  " + name + " doctor -f x2522.yaml\n" +
 			"  " + name + " doctor worker-1 worker-2 --network sriov/sf-vf -o json",

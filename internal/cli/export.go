@@ -26,14 +26,14 @@ func newExport(c *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export NAME|lmatrix/NAME|PATH... -o DIR | export NAME|PATH --configmap NAME",
 		Short: "Keep the results of LatencyBenchmarks in a directory",
-		Long: "Keep the results of LatencyBenchmarks in a directory, each in a subdirectory with its name: the LatencyBenchmark\n" +
-			"itself, its stored results after verifying their digests, histograms as .hgrm and .hlog for HdrHistogram's tools,\n" +
-			"evidence as JSON, and results as JSON and CSV. For a LatencyMatrix (lmatrix/NAME), it contains those of each pair.\n\n" +
-			"get, compare, gate, report and export read an export by its PATH, which begins with ./ or /. They verify that it is\n" +
-			"complete and unmodified.\n\n" +
+		Long: "Copy the results of LatencyBenchmarks to a directory, each benchmark to a subdirectory with its name. An export contains\n" +
+			"the LatencyBenchmark, its stored results, histograms as .hgrm and .hlog for HdrHistogram's tools, evidence as JSON, and\n" +
+			"results as JSON and CSV. For a LatencyMatrix (lmatrix/NAME), the command exports the benchmark of each pair.\n\n" +
+			"get, compare, gate, report and export read an export by its PATH, which begins with ./ or /, and verify all its digests.\n\n" +
 			"An export is either complete or absent, and overwrites nothing; --overwrite replaces an export of the same name.\n\n" +
-			"With --configmap, the command prints the export of one LatencyBenchmark as a ConfigMap for the namespace of another\n" +
-			"benchmark, in this or another cluster, and on standard error the criteria.baseline that compares with it.",
+			"With --configmap, the command prints the export of one LatencyBenchmark as a ConfigMap. Create the ConfigMap in the\n" +
+			"namespace of another benchmark, in this or another cluster. On standard error, the command prints the criteria.baseline\n" +
+			"to use there.",
 		Example: "  " + name + " export before after -n perf -o results\n" +
 			"  " + name + " compare ./results/before ./results/after\n" +
 			"  " + name + " export before -n perf --configmap before | kubectl create --context other -n perf -f -",
@@ -146,11 +146,10 @@ func newReport(c *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report NAME|lmatrix/NAME|PATH... -o FILE",
 		Short: "Write the results of LatencyBenchmarks as one HTML file",
-		Long: "Write the results of LatencyBenchmarks as one HTML file that needs neither a network nor a cluster. It contains the\n" +
-			"verdict, percentile plots, tables, comparisons with their intervals, the course over time, the causes of slow samples,\n" +
-			"the matrices of LatencyMatrices (lmatrix/NAME), the proof of placement, the evidence with its differences, and the\n" +
-			"manifest. The command reads the stored histograms after verifying their digests. If you name several benchmarks, it\n" +
-			"compares the others with the first.\n\n" +
+		Long: "Write the results of LatencyBenchmarks as one HTML file that needs neither a network nor a cluster. The file contains the\n" +
+			"verdict, plots, tables, comparisons, the course over time and the causes of slow samples. Matrices (lmatrix/NAME), the\n" +
+			"checks of the placement, the evidence and the manifest are part of the file, too. The command verifies the digests of the\n" +
+			"stored histograms. If you name several benchmarks, the report compares the others with the first.\n\n" +
 			"NAME is an object in the cluster, PATH an export, which begins with ./ or /.",
 		Example: "  " + name + " report x2522 -o x2522.html\n  " + name + " report before after -n perf -o upgrade.html",
 		Args:    takes("the names of LatencyBenchmarks", 1, mostReported),

@@ -38,13 +38,13 @@ func newGate(c *cluster) *cobra.Command {
 			"  2  no verdict is Fail, but at least one is Inconclusive or, without --wait, does not exist yet\n" +
 			"  3  no verdict is Fail, but an object does not exist, cannot be read, or had no verdict before --timeout\n\n" +
 			"The output has a line for each verdict, for each rule that did not pass, and for each node that is not verified. With\n" +
-			"--wait, the command ends when each verdict is Pass or Fail, or can no longer become either without a user's action;\n" +
-			"it tolerates restarts of the API server.\n\n" +
-			"A LatencyGate passes only if none of its nodes has changed since it was verified. The command compares the nodes\n" +
-			"itself, so that this also holds while the operator does not run.\n\n" +
+			"--wait, the command waits until each verdict is Pass or Fail, or until a user must act for a Pass or Fail. The wait\n" +
+			"continues over restarts of the API server.\n\n" +
+			"A LatencyGate passes only if none of its nodes has changed since it was verified. The command itself compares the\n" +
+			"nodes, even while the operator does not run.\n\n" +
 			"The PATH of an export, which begins with ./ or /, gives the verdict at the time of the export.\n\n" +
-			"The command needs the right to get the objects, and for a gate also to get and list\n" +
-			"nodes and latencyverifications (ClusterRole tailgate-gate-reader). In a pod, it uses the service account of the pod.",
+			"The command needs the right to get the objects, and for a gate the right to get and list nodes and\n" +
+			"latencyverifications, too (ClusterRole tailgate-gate-reader). In a pod, it uses the service account of the pod.",
 		Example:     "  " + name + " gate before after -n perf --wait --timeout 2h\n  " + name + " gate lgate/upgrade",
 		Args:        takes("the names of LatencyBenchmarks, LatencyMatrices or LatencyGates", 1, math.MaxInt),
 		Annotations: map[string]string{exitsByVerdict: "true"},
@@ -332,13 +332,13 @@ func newCalibrate(c *cluster) *cobra.Command {
 	return &cobra.Command{
 		Use:   "calibrate GATE",
 		Short: "Say how much rounds, boots and peers of a LatencyGate differ, and recommend tolerance and rounds",
-		Long: "Say how much the rounds of a session, the boots of a node and its peers differ although nothing changed, as standard\n" +
-			"deviations, from the sessions that the LatencyVerifications of a LatencyGate have kept. To calibrate a new gate, reboot each\n" +
+		Long: "Print how much the rounds of a session, the boots of a node and its peers differ without a change, as standard deviations. The\n" +
+			"values come from the sessions that the LatencyVerifications of a LatencyGate have kept. To calibrate a new gate, reboot each\n" +
 			"node once, unchanged, and wait until it is verified again.\n\n" +
-			"TOLERANCE 1 and 5 are the smallest with which 95 % of unchanged boots pass in all values together, against one and against five\n" +
-			"accepted boots. They are found by judging boots that are drawn as differently as the gate's, with the code of the gate.\n" +
-			"ROUNDS is the number with which the rounds widen an interval no more than the boots do.\n\n" +
-			"It needs the rights to get the gate and to list latencyverifications (ClusterRole tailgate-gate-reader).",
+			"TOLERANCE 1 and 5 are the smallest tolerances with which 95 % of unchanged boots pass in all values together: against one and\n" +
+			"against five accepted boots. The command finds both by judging random boots that differ as the gate's boots do. With more\n" +
+			"rounds than ROUNDS, the boots widen an interval more than the rounds do.\n\n" +
+			"The command needs the rights to get the gate and to list latencyverifications (ClusterRole tailgate-gate-reader).",
 		Example: "  " + name + " calibrate fast-nodes",
 		Args:    takes("the name of one LatencyGate", 1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {

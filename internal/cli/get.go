@@ -26,9 +26,9 @@ func newGet(c *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get [NAME|lmatrix/NAME|lgate/NAME|PATH]",
 		Short: "Print the results of a LatencyBenchmark, LatencyMatrix or LatencyGate",
-		Long: "Print the results of a LatencyBenchmark from its stored histograms, after verifying their digests, or those of a\n" +
-			"LatencyMatrix (lmatrix/NAME) from the status of the benchmark of each pair. Of a LatencyGate (lgate/NAME), print the last\n" +
-			"result of each node, as a table or as JSON. Without a name, list the LatencyBenchmarks and LatencyMatrices of the\n" +
+		Long: "Print the results of a LatencyBenchmark from its stored histograms, after verifying their digests. For a LatencyMatrix\n" +
+			"(lmatrix/NAME), print the results of each pair from the status of its benchmark. For a LatencyGate (lgate/NAME), print the\n" +
+			"last result of each node, as a table or as JSON. Without a name, list the LatencyBenchmarks and LatencyMatrices of the\n" +
 			"namespace, as a table or as JSON.\n\n" +
 			"NAME is an object in the cluster, PATH an export, which begins with ./ or /.\n\n" +
 			"Formats:\n" + strings.Join(explained, "\n"),

@@ -34,7 +34,7 @@ func newPublished() *cobra.Command {
 		Use:   "published",
 		Short: "List the published results that compare, get and report read as published/NAME",
 		Long: "List the published results that are part of this command, with their sources, hardware and caveats. get, compare, report\n" +
-			"and export read them as published/NAME; compare also takes published/NAME/VARIANT.",
+			"and export read them as published/NAME, and compare reads published/NAME/VARIANT, too.",
 		Example: "  " + name + " published\n  " + name + " get published/ember-onload -o ladder",
 		Args:    takes("no arguments", 0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -37,18 +37,18 @@ func newInspect(c *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect [POD|pod/NAME|deploy/NAME|sts/NAME...]",
 		Short: "Check CPUs, threads, NUMA nodes, device and interrupts of a running pod of your own",
-		Long: "Prove, with one command, where a container of a running pod runs: CPUs of its own, every thread, NUMA nodes of CPUs, memory and\n" +
-			"device, VF or PF, MTU, link, interrupts, quota. Each line is Proved, Failed or Unknown, or only notes a value; what is not Proved\n" +
-			"says what repairs it, or what would make it provable.\n\n" +
-			"It adds an ephemeral container with the agent to the pod: with the user and the group of the container, and no more rights. It\n" +
-			"ends within seconds, and stays in the list of the pod until the pod is deleted. Meanwhile its memory, less than 32 MiB, counts in\n" +
-			"the pod: a pod that may not have that much left under its limit is refused. It starts nothing in the container, and neither stops\n" +
-			"nor restarts it.\n\n" +
-			"With --require or --like, the exit code is that of gate:\n\n" +
+		Long: "Check the resources of a container of a running pod: exclusive CPUs, every thread, NUMA nodes of CPUs, memory and device, VF or\n" +
+			"PF, MTU, link, interrupts, quota. Each line is Proved, Failed, Unknown or Noted. A line that is Failed or Unknown has the\n" +
+			"remedy.\n\n" +
+			"The command adds an ephemeral container with the agent to the pod, with the user, the group and the rights of the container. The\n" +
+			"ephemeral container ends within seconds, and stays in the pod's list until the pod is deleted. While it runs, its memory of less\n" +
+			"than 32 MiB counts in the pod: the command refuses a pod that may have less memory left under its limit. The command starts no\n" +
+			"process in the inspected container, and neither stops nor restarts the container.\n\n" +
+			"With --require or --like, the exit codes are:\n\n" +
 			"  0  every required check is Proved, in every pod\n" +
-			"  1  at least one is Failed\n" +
-			"  2  none is Failed, but at least one is Unknown, or only notes a value\n" +
-			"  3  none is Failed, but a pod cannot be inspected\n\n" +
+			"  1  at least one check is Failed\n" +
+			"  2  no check is Failed, but at least one is Unknown or Noted\n" +
+			"  3  no check is Failed, but a pod cannot be inspected\n\n" +
 			"The command needs ClusterRole tailgate-inspect in the namespace, and no operator. docs/inspect.md describes all checks.",
 		Example: "  " + name + " inspect pod/feed-0 -n trading\n" +
 			"  " + name + " inspect sts/feed -c handler --require CPUsExclusive,NUMALocal,Function=VF,MTU=9000\n" +

@@ -36,11 +36,11 @@ func newPlan(c *cluster) *cobra.Command {
 		Use:   "plan -f FILE",
 		Short: "Show the runs, nodes, order and duration of a LatencyBenchmark, LatencyMatrix or LatencyGate, without creating it",
 		Long: "Show the runs, nodes, order and duration of the LatencyBenchmark or LatencyMatrix of a file, and the problems that would\n" +
-			"prevent them, without creating it. For a LatencyGate, show which nodes it would measure at the same time, with which peers, and\n" +
-			"which nodes it would hold back. The API server validates the file in a dry run, and the command checks the cluster\n" +
-			"as the operator does, as far as you may read it. With --nodes, the command contacts no cluster: it reads the nodes from\n" +
-			"that file, and validates the object with its own definition of the kind.\n\n" +
-			"It exits with 1 if there is a problem.",
+			"prevent them, without creating it. For a LatencyGate, show which nodes it would measure at the same time, with which peers,\n" +
+			"and which nodes it would hold back. The API server validates the file in a dry run. The command checks the cluster as the\n" +
+			"operator does, as far as you may read it. With --nodes, the command contacts no cluster: it reads the nodes from that file,\n" +
+			"and validates the object with its own definition of the kind.\n\n" +
+			"The command exits with 1 if there is a problem.",
 		Example: "  " + name + " plan -f x2522.yaml\n" +
 			"  kubectl get nodes -o yaml > nodes.yaml; " + name + " plan -f x2522.yaml --nodes nodes.yaml",
 		Args: takes("a file by -f", 0, 0),

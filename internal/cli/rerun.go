@@ -24,8 +24,8 @@ func newRerun(c *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rerun NAME|lmatrix/NAME (--name NEWNAME | --replace)",
 		Short: "Measure again with the spec of an existing LatencyBenchmark or LatencyMatrix",
-		Long: "Create a LatencyBenchmark or LatencyMatrix with the spec, the labels and the annotations of an existing one: with\n" +
-			"--name under a new name, or with --replace under the same name, which deletes the existing one with its results.",
+		Long: "Create a LatencyBenchmark or LatencyMatrix with the spec, the labels and the annotations of an existing object. --name\n" +
+			"gives the copy a new name; --replace deletes the existing object with its results, and keeps the name.",
 		Example: "  " + name + " rerun before --name after -n perf",
 		Args:    takes("the name of one LatencyBenchmark or LatencyMatrix", 1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -31,12 +31,12 @@ func newRun(c *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run -f FILE | run --client NODE --server NODE",
 		Short: "Create a LatencyBenchmark or LatencyMatrix, show its progress and print its results",
-		Long: "Apply the LatencyBenchmark or LatencyMatrix of a file, or one that flags describe (server-side apply), show its progress, and print its\n" +
-			"results like get. The progress goes to standard error: on a terminal in one line that is rewritten, otherwise in a\n" +
-			"line for each new state and each quarter of the runs.\n\n" +
-			"The exit code is that of gate: 0 Pass, 1 Fail, 2 Inconclusive, 3 error. Without criteria, it is 0 if the benchmark was\n" +
+		Long: "Apply the LatencyBenchmark or LatencyMatrix of a file or of flags (server-side apply), show its progress, and print its results\n" +
+			"like get. The progress goes to standard error. On a terminal, one line shows the progress; otherwise, each new state and each\n" +
+			"quarter of the runs has a line.\n\n" +
+			"The exit code is 0 (Pass), 1 (Fail), 2 (Inconclusive) or 3 (error). Without criteria, the exit code is 0 if the benchmark was\n" +
 			"measured, and 1 if it failed.\n\n" +
-			"If you interrupt the command, or --timeout ends it, the benchmark continues; the same command watches it again.",
+			"If you interrupt the command, or --timeout ends it, the benchmark continues. The same command shows its progress again.",
 		Example: "  " + name + " run -f first.yaml\n" +
 			"  " + name + " run --client node-a --server node-b --network sf-x2-vf --onload --size 64,1024 --rounds 10\n" +
 			"  " + name + " run --client node-a --server node-b --dry-run=client -o yaml",

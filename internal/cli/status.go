@@ -30,7 +30,7 @@ func newStatus(c *cluster) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Print what runs, waits and is held back, and why",
-		Long: "Print a line for each LatencyBenchmark and LatencyMatrix of the namespace that is not finished, for each LatencyGate, and\n" +
+		Long: "Print a line for each unfinished LatencyBenchmark and LatencyMatrix of the namespace, for each LatencyGate, and\n" +
 			"for each node that a gate holds back, with the reason. `" + name + " explain REASON` explains a reason.",
 		Example: "  " + name + " status -A",
 		Args:    takes("no arguments", 0, 0),

@@ -52,12 +52,12 @@ func newVerdict() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verdict --baseline FILE... --candidate FILE... --rule RULE...",
 		Short: "Judge the output of a tool on any machines by rules, without a cluster",
-		Long: "Judge the output of a tool by rules as benchmarks are judged: each FILE is a round, in one of the formats that import reads; a\n" +
-			"directory stands for its files. The message and the exit code are those of gate: 0 Pass, 1 Fail, 2 Inconclusive, 3 error. No agent observed the measurement,\n" +
-			"so that nothing is proved of where and how it was measured, as the first line says, and files do not say what was lost.\n\n" +
-			"A RULE is a metric, max or maxIncrease, and a limit, as in spec.criteria.rules. Fewer than six rounds on a side decide\n" +
-			"nothing. The same content twice is one round, and cannot be on both sides. Measure both sides in turns: otherwise, what\n" +
-			"differs from one hour to the next counts as a difference of the sides.",
+		Long: "Judge the output of a tool by rules, with the method of benchmarks. Each FILE is a round, in a format that import reads; a\n" +
+			"directory stands for its files. The exit code is 0 (Pass), 1 (Fail), 2 (Inconclusive) or 3 (error). No agent observed the\n" +
+			"measurement, so no placement is proved, as the first line says. Files do not contain lost messages.\n\n" +
+			"A RULE is a metric, max or maxIncrease, and a limit, as in spec.criteria.rules. With fewer than six rounds on a side, the\n" +
+			"verdict is Inconclusive. Equal files are one round, and cannot be on both sides. Interleave the rounds of both sides: otherwise,\n" +
+			"drift over time looks like a difference between the sides.",
 		Example: "  " + name + " verdict --baseline before/*.txt --candidate after/*.txt --rule 'p99 maxIncrease 5%'\n" +
 			"  " + name + " verdict --candidate run-*.hlog --rule 'p99.9 max 20us' --tool my-engine --latency-type RTT --protocol TCP --size 264",
 		Annotations: map[string]string{exitsByVerdict: "true"},
