@@ -23,11 +23,11 @@ func TestExperimentOverlays(t *testing.T) {
 	}
 	variants := map[string]map[string][]string{
 		"x2": {
-			"pingpong-sweep": ways, "percentile-ladder": ways, "rate-size-matrix": accelerated, "multi-hour-10000": accelerated,
+			"pingpong-sweep": ways, "percentile-ladder": ways, "rate-size-matrix": accelerated, "multi-hour-10000": accelerated, "multi-hour-50000": accelerated, "multi-hour-100000": accelerated,
 			"networks": {"host-1500", "host-9000", "pf-1500", "pf-9000", "vf-1500", "vf-9000", "macvlan-1500", "macvlan-9000", "pod"},
 		},
 		"x4": {
-			"pingpong-sweep": ways, "percentile-ladder": ways, "rate-size-matrix": accelerated, "multi-hour-10000": accelerated,
+			"pingpong-sweep": ways, "percentile-ladder": ways, "rate-size-matrix": accelerated, "multi-hour-10000": accelerated, "multi-hour-50000": accelerated, "multi-hour-100000": accelerated,
 			"networks": {"host-1500", "host-9000", "pf-1500", "pf-9000", "vf-1500", "macvlan-1500", "macvlan-9000", "pod"},
 		},
 	}
