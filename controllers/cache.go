@@ -91,7 +91,6 @@ func CacheOptions(named Named) cache.Options {
 // maxText bounds a cached text that users write, in bytes: more than a note that wakes us.
 const maxText = 1 << 10
 
-// slimMeta removes metadata that is not read from the cache, and the rest if it is long.
 func slimMeta(o metav1.Object) {
 	o.SetFinalizers(nil)
 	if length(o.GetAnnotations()) > maxText {
@@ -165,7 +164,6 @@ func keepOurLabels(o metav1.Object) {
 	o.SetLabels(kept)
 }
 
-// slimAny reduces any user's object to its identity, its controller and our labels.
 func slimAny(o metav1.Object) {
 	slimMeta(o)
 	o.SetAnnotations(nil)
@@ -207,7 +205,6 @@ func podFacts(p *corev1.Pod) string {
 	return digest
 }
 
-// slim returns a transform that removes what controllers do not read from the cache.
 func slim[T client.Object](leaveOut func(T)) toolscache.TransformFunc {
 	return func(object any) (any, error) {
 		if o, ok := object.(T); ok {

@@ -44,7 +44,6 @@ func NewProtection(ctx context.Context, live client.Reader, writer client.Writer
 	return p
 }
 
-// Start checks again, after each period, until the context ends.
 func (p *Protection) Start(ctx context.Context) error {
 	_ = wait.PollUntilContextCancel(ctx, protectionPeriod, false, func(ctx context.Context) (bool, error) {
 		p.check(ctx)

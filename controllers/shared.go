@@ -30,10 +30,8 @@ import (
 )
 
 type API struct {
-	// Client writes, and reads from the cache.
-	Client client.Client
-	// Live reads from the API server, past the cache.
-	Live     client.Reader
+	Client   client.Client // writes, and reads from the cache
+	Live     client.Reader // reads from the API server, past the cache
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 }
@@ -73,8 +71,7 @@ func conditionsOf(o client.Object) []metav1.Condition {
 	return nil
 }
 
-// writtenAgain is the wait after another client changed or deleted the object first.
-const writtenAgain = 10 * time.Millisecond
+const writtenAgain = 10 * time.Millisecond // after another client changed the object first
 
 // Written returns the result after a write; a conflict is no error, and again the next reconcile.
 func Written(again time.Duration, err error) (ctrl.Result, error) {
@@ -90,7 +87,6 @@ func Written(again time.Duration, err error) (ctrl.Result, error) {
 // Named are the namespaces in which the manager has rights; empty: all.
 type Named []string
 
-// Has reports whether the manager works in a namespace.
 func (n Named) Has(namespace string) bool { return len(n) == 0 || slices.Contains(n, namespace) }
 
 // Delete deletes exactly this object, unless it is gone or being deleted, and shortens the grace period of a pod.
@@ -108,8 +104,7 @@ func Delete(ctx context.Context, c client.Writer, o client.Object, opts ...clien
 	return nil
 }
 
-// keptAgain is how often an expired object that is a baseline is looked at.
-const keptAgain = 10 * time.Minute
+const keptAgain = 10 * time.Minute // between two looks at an expired object that is a baseline
 
 // Expire deletes an object as its own spec requests for the reason why, unless it has changed since
 // it was read, or is the baseline of user, another object. It returns when to look again.
@@ -256,7 +251,6 @@ func settle(v reflect.Value, now time.Time) {
 	}
 }
 
-// timeOf returns the field of a struct with a name; nil if it is not a metav1.Time.
 func timeOf(v reflect.Value, name string) *metav1.Time {
 	if f := v.FieldByName(name); f.IsValid() && f.CanInterface() {
 		t, _ := f.Addr().Interface().(*metav1.Time)
@@ -272,7 +266,6 @@ type Graces struct {
 	Namespaces Named
 }
 
-// Reconcile deletes a pod again, with its own grace period.
 func (g *Graces) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	pod := &corev1.Pod{}
 	if err := g.Client.Get(ctx, req.NamespacedName, pod); err != nil || !Lingers(pod) || !g.Namespaces.Has(pod.Namespace) {
@@ -300,7 +293,6 @@ func Lingers(o client.Object) bool {
 // The log has one line for each action, when it is done: what is created and deleted, the marks that are written to a Node, each change of
 // a node's state, and each event. What is only observed, waited for or tried again is not in it.
 
-// With returns a context whose log lines have these keys and values, too.
 func With(ctx context.Context, keysAndValues ...any) context.Context {
 	return log.IntoContext(ctx, log.FromContext(ctx).WithValues(keysAndValues...))
 }
@@ -325,7 +317,6 @@ func (l logged) Delete(ctx context.Context, o client.Object, opts ...client.Dele
 	return err
 }
 
-// keysOf returns the kind and the name of an object, and the run and the attempt that it is for.
 func keysOf(o client.Object) []any {
 	keys := []any{"kind", kindOf(o), "object", strings.TrimPrefix(client.ObjectKeyFromObject(o).String(), "/")}
 	for _, label := range [][2]string{{"run", v1alpha1.LabelRun}, {"attempt", v1alpha1.LabelAttempt}, {"role", v1alpha1.LabelRole}} {
@@ -336,7 +327,6 @@ func keysOf(o client.Object) []any {
 	return keys
 }
 
-// Tell sends events about an object, and logs them.
 func (a API) Tell(ctx context.Context, about runtime.Object, notices ...Notice) {
 	for _, n := range notices {
 		log.FromContext(ctx).Info("event", "type", n.Type, "reason", n.Reason, "action", n.Action, "message", n.Message)

@@ -116,8 +116,7 @@ func starting(w *world, role string) string {
 	return fmt.Sprintf("starting run %s, attempt %d: %s", w.benchmark.Status.Active.Run, w.benchmark.Status.Active.Attempt, role)
 }
 
-// startServer chooses the first step of an attempt. It compares the claim with all others once more: if two managers
-// claimed the same node at the same moment, each of them sees the other's claim here.
+// startServer compares the claim with all others again: two managers may have claimed one node.
 func startServer(w *world) step {
 	if w.benchmark.Spec.Suspend {
 		return do(stepWithdraw, v1alpha1.ReasonBenchmarkSuspended, "spec.suspend was set before the first pod of the run was created")
@@ -165,7 +164,6 @@ func (w *world) serverAddress() (address, missing string) {
 	return w.listening, w.noAddress
 }
 
-// ended chooses the next step of an attempt in which a pod has ended, successfully or not; it returns false if none has.
 func ended(w *world) (step, bool) {
 	if reason, message := failure(w); reason != "" {
 		return concludeFailure(w, reason, message), true
@@ -335,7 +333,6 @@ func hasEnded(p *corev1.Pod) bool { return endedWell(p) || hasFailed(p) }
 
 func (w *world) sinceEnd() time.Duration { return w.since(w.benchmark.Status.Active.EndTime) }
 
-// since returns how long ago something was first seen; 0 if it has not been recorded before.
 func (w *world) since(seen *metav1.MicroTime) time.Duration {
 	if seen == nil {
 		return 0

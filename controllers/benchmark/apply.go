@@ -29,7 +29,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/pods"
 )
 
-// apply carries out a step, records it in the unwritten status, and returns what became of it.
 func (r *Reconciler) apply(ctx context.Context, w *world, s step) (step, error) {
 	b, at := w.benchmark, s
 	w.recordSeen()
@@ -159,11 +158,9 @@ func (w *world) fail(at *step, reason, message string) {
 const (
 	// createTimeout bounds the creation of an endpoint, so that time is left to write the outcome. A webhook may take 30 s.
 	createTimeout = 45 * time.Second
-	// longestPause is the longest pause between two attempts to create an object that the API server refuses.
-	longestPause = 30 * time.Second
+	longestPause  = 30 * time.Second // between two creates that the API server refuses
 )
 
-// refusal is why an object of an attempt cannot be created, as the outcome of the attempt.
 type refusal struct {
 	reason, message string
 	passing         bool
@@ -217,7 +214,6 @@ func passing(err error) bool {
 	}
 }
 
-// refusedCreate returns whether an attempt waits before the next retry of a refused create, or ends after the start timeout.
 func refusedCreate(w *world) (step, bool) {
 	r := w.benchmark.Status.Active.Refused
 	switch {
@@ -243,7 +239,6 @@ func (w *world) refuse(at *step, r *refusal) {
 	at.reason, at.message, at.again = r.reason, r.message, pause
 }
 
-// createEndpoint creates the pod of an end and what it needs, and records its UID. After a refusal the attempt ends, at once or later.
 func (r *Reconciler) createEndpoint(ctx context.Context, w *world, at *step, e end, serverAddress string) error {
 	limited, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()

@@ -53,10 +53,9 @@ import (
 )
 
 type Settings struct {
-	BenchImage string
-	PullPolicy corev1.PullPolicy
-	// ServiceAccount is the service account of the benchmark pods in each namespace; empty: the namespace's default.
-	ServiceAccount string
+	BenchImage     string
+	PullPolicy     corev1.PullPolicy
+	ServiceAccount string // of the benchmark pods; empty: the namespace's default
 	StartTimeout   time.Duration
 	MaxAttempts    int32
 	Namespaces     controllers.Named
@@ -77,8 +76,7 @@ type Reconciler struct {
 	Cluster    *observe.Cluster
 	Results    *evaluate.Store
 	Settings   Settings
-	// Activity counts attempts and waiting times; nil counts nothing.
-	Activity *metrics.Activity
+	Activity   *metrics.Activity // nil counts nothing
 	memory
 }
 
@@ -147,8 +145,7 @@ func spread(again time.Duration) time.Duration {
 	return wait.Jitter(again, 0.2)
 }
 
-// waits returns when to look again at a benchmark that, by the cache, still waits for others, and whose
-// status would not change; 0 for any other one. Meanwhile it costs the API server nothing.
+// waits returns, by the cache alone, when to look again at a benchmark that waits; 0 for others.
 func (r *Reconciler) waits(ctx context.Context, name types.NamespacedName) (time.Duration, error) {
 	b := &v1alpha1.LatencyBenchmark{}
 	if err := r.Client.Get(ctx, name, b); err != nil {
@@ -172,8 +169,7 @@ func (r *Reconciler) waits(ctx context.Context, name types.NamespacedName) (time
 	return s.again, nil
 }
 
-// mostSteps is the maximum number of steps of a benchmark before other benchmarks have their turn.
-const mostSteps = 10
+const mostSteps = 10 // of a benchmark, before other benchmarks have their turn
 
 // advance takes one step of a benchmark. before is the world of the step before; nil if this one is the first.
 func (r *Reconciler) advance(ctx context.Context, b *v1alpha1.LatencyBenchmark, before *world) (*world, step, error) {
@@ -287,7 +283,6 @@ var resultChanges = controllers.Updates(func(before, after *v1alpha1.LatencyBenc
 	return before.UID != after.UID || before.Succeeded() != after.Succeeded()
 })
 
-// acceptances passes the events after which a LatencyGate has accepted another result of a node.
 var acceptances = controllers.Updates(func(before, after *v1alpha1.LatencyVerification) bool {
 	return after.Status.Accepted != nil && (before.Status.Accepted == nil || before.Status.Accepted.Benchmark != after.Status.Accepted.Benchmark)
 })

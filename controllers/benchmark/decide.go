@@ -19,7 +19,6 @@ import (
 type stepKind string
 
 const (
-	// Without an active attempt.
 	stepReject   stepKind = "Reject"   // the spec cannot be met now
 	stepAccept   stepKind = "Accept"   // the spec can be met: record the pair
 	stepWait     stepKind = "Wait"     // others have the nodes, or it is too early for the next attempt
@@ -29,7 +28,6 @@ const (
 	stepComplete stepKind = "Complete" // every run is stored
 	stepFail     stepKind = "Fail"     // a run has failed and is not tried again
 
-	// While an attempt is active.
 	stepWithdraw     stepKind = "Withdraw"     // release the nodes before any pod was created
 	stepCreateServer stepKind = "CreateServer" // the first pod of an attempt
 	stepCreateClient stepKind = "CreateClient" // the second pod, once the first runs
@@ -48,19 +46,15 @@ type step struct {
 	kind    stepKind
 	reason  string
 	message string
-	// pair is for stepAccept, and cpus has the CPUs of its ends.
-	pair v1alpha1.Pair
-	cpus v1alpha1.EndpointCPUs
+	pair    v1alpha1.Pair // for stepAccept, and cpus are those of its ends
+	cpus    v1alpha1.EndpointCPUs
 	// run and attempt are for stepClaim; taken is true if the names of the run's pods were taken.
-	run     plan.Run
-	attempt int32
-	taken   bool
-	// address is the server's address, for stepCreateClient.
-	address string
-	// again is when to look again if nothing happens; zero: only when something does.
-	again time.Duration
-	// continues is true if the next step follows at once, because this controller's own status writes do not wake it.
-	continues bool
+	run       plan.Run
+	attempt   int32
+	taken     bool
+	address   string        // the server's, for stepCreateClient
+	again     time.Duration // when to look again; zero: only when something happens
+	continues bool          // the next step follows at once: our own status writes do not wake us
 }
 
 func do(kind stepKind, reason, format string, args ...any) step {
@@ -93,30 +87,25 @@ func fail(format string, args ...any) step {
 }
 
 const (
-	// quietStart is how long a pod may be pending before its events are read.
-	quietStart = 3 * time.Second
-	// lookAgain is the interval at which state that no watch reports is read again.
-	lookAgain = 2 * time.Second
+	quietStart = 3 * time.Second // a pod may be pending before its events are read
+	lookAgain  = 2 * time.Second // for state that no watch reports
 	// lookSoon is for the address of a server that has just started, and for an older benchmark that no worker has looked at.
 	lookSoon = 500 * time.Millisecond
 	// waitAgain is the fallback interval for a benchmark that waits or is rejected; watches should wake it earlier.
 	waitAgain = 10 * time.Second
 	// retryAfter is the pause after a failed attempt, times their number: a device plugin that restarts, or a VF that is reset, needs it.
 	retryAfter = 5 * time.Second
-	// peerGrace is how long one agent may take to end after the other was seen to have ended.
-	peerGrace = time.Minute
+	peerGrace  = time.Minute // for one agent to end after the other has ended
 	// wordsGrace is how long an attempt in which one end lost the other waits for the other end's own message.
 	wordsGrace = 10 * time.Second
-	// nodeGrace is how long a node of the pair may be not ready before the attempt ends.
-	nodeGrace = 60 * time.Second
+	nodeGrace  = 60 * time.Second // a node of the pair may be not ready
 	// removeTimeout is how long the removal of pods may take before their nodes are released: a node may be dead, a pod have a finalizer.
 	removeTimeout = 2 * time.Minute
 	// unseenGrace is how long a benchmark waits for older ones that no worker has looked at, for example after a manager starts.
 	unseenGrace = 5 * time.Second
 	// affinityGrace is how long it may take to learn that a device plugin ended: a kubelet reports devices every 10 seconds.
 	affinityGrace = 15 * time.Second
-	// deadlineGrace is added to the agents' own deadline before the operator ends the attempt.
-	deadlineGrace = 30 * time.Second
+	deadlineGrace = 30 * time.Second // after the agents' own deadline
 )
 
 func decide(w *world) step {
@@ -186,7 +175,6 @@ func decideIdle(w *world) step {
 	return decideTurn(w, next)
 }
 
-// failed returns the step if the next run is not tried again.
 func (n upcoming) failed(w *world) (step, bool) {
 	if n.last != nil && (n.tries >= w.settings.MaxAttempts || !curable(n.last.Outcome.Reason)) {
 		return fail("run %s failed (%s) at attempt %d: %s",
@@ -226,7 +214,6 @@ func decideAccepted(w *world, next upcoming) (step, bool) {
 	return step{}, true
 }
 
-// decideTurn claims the nodes if no other benchmark precedes this one, and no pod is in the way.
 func decideTurn(w *world, next upcoming) step {
 	b := w.benchmark
 	accepted := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionAccepted)
@@ -278,10 +265,8 @@ func waitForPlugin(w *world, run string, why *preflight.Rejection) step {
 
 // upcoming is the run to be measured next, with its history.
 type upcoming struct {
-	// run is the first run without a stored result; nil if there is none.
-	run *plan.Run
-	// attempt is the number of its next attempt.
-	attempt int32
+	run     *plan.Run // the first run without a stored result; nil if there is none
+	attempt int32     // the number of its next attempt
 	// tries is the number of attempts at it that have failed since it was last measured, and last is the latest of them; nil if
 	// there is none. Attempts that ended because the benchmark was suspended, or because a name was taken, do not count.
 	tries int32
@@ -289,8 +274,7 @@ type upcoming struct {
 	// unplugged counts the consecutive attempts that ended because a device plugin did not run, which are no tries.
 	unplugged     int32
 	lastUnplugged *v1alpha1.Attempt
-	// taken is the latest attempt at it that ended because a name was taken; nil if there is none.
-	taken *v1alpha1.Attempt
+	taken         *v1alpha1.Attempt // the latest one that ended because a name was taken; or nil
 }
 
 func nextRun(w *world) upcoming {

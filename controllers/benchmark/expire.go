@@ -38,12 +38,10 @@ func (r *Reconciler) expire(ctx context.Context, b *v1alpha1.LatencyBenchmark) (
 	return r.Expire(ctx, b.DeepCopy(), why, user)
 }
 
-// limited reports whether a benchmark may have to be deleted at some time, and no object of Tailgate owns it.
 func limited(b *v1alpha1.LatencyBenchmark) bool {
 	return b.Finished() && b.DeletionTimestamp.IsZero() && (b.Spec.TTLSecondsAfterFinished != nil || b.Spec.HistoryLimit > 0) && !owned(b)
 }
 
-// expiryOf returns why a limited benchmark must be deleted, what has it as its baseline, and when to look again. It is pure.
 func expiryOf(b *v1alpha1.LatencyBenchmark, all []v1alpha1.LatencyBenchmark, now time.Time) (why, user string, again time.Duration) {
 	overdue, again := controllers.Overdue(b.Spec.TTLSecondsAfterFinished, b.CreationTimestamp, b.Status.CompletionTime, now)
 	return cmp.Or(overdue, outnumbered(b, all)), userOf(b, all), again
@@ -100,7 +98,6 @@ func (r *Reconciler) ofSeries(ctx context.Context, o client.Object) []reconcile.
 		client.InNamespace(o.GetNamespace()), client.MatchingLabels{v1alpha1.LabelSeries: series})
 }
 
-// baselineChanges passes the deletion of a benchmark, and the changes that give it another baseline.
 var baselineChanges = controllers.Updates(func(before, after *v1alpha1.LatencyBenchmark) bool {
 	return before.Spec.Criteria.BaselineOf(v1alpha1.BaselineBenchmark) != after.Spec.Criteria.BaselineOf(v1alpha1.BaselineBenchmark)
 })

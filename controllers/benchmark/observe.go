@@ -31,11 +31,9 @@ type world struct {
 	now       time.Time
 	settings  Settings
 	benchmark *v1alpha1.LatencyBenchmark
-	// driver is the driver of its tool; nil if this operator does not know the tool.
-	driver tool.Driver
-	runs   []plan.Run
-	// others are the other benchmarks that hold nodes or wait for them; see queue.Competes.
-	others []queue.Entry
+	driver    tool.Driver // nil if this operator does not know the tool
+	runs      []plan.Run
+	others    []queue.Entry // those that hold nodes or wait for them; see queue.Competes
 	idle
 	attempt
 }
@@ -43,29 +41,22 @@ type world struct {
 // idle is the part of the world of a benchmark without an active attempt.
 type idle struct {
 	// accepted is the preflight's input; turn is true if it has what is read live.
-	accepted preflight.Observed
-	turn     bool
-	// blocking are the pods that hold resources of the benchmark's nodes, or have its pods' names.
-	blocking []blockingPod
-	// unseen is an older benchmark that no manager has looked at, "namespace/name"; or empty.
-	unseen string
-	// left are the pods of the benchmark's own earlier attempts that have not ended yet.
-	left []*corev1.Pod
-	// undecided is the verdict's message if more rounds are to be measured for it.
-	undecided string
+	accepted  preflight.Observed
+	turn      bool
+	blocking  []blockingPod // hold resources of its nodes, or have its pods' names
+	unseen    string        // "namespace/name" of an older benchmark that no manager has looked at
+	left      []*corev1.Pod // those of its own earlier attempts that have not ended yet
+	undecided string        // the verdict's message if more rounds are to be measured for it
 }
 
 // attempt is the part of the world of a benchmark with an active attempt.
 type attempt struct {
-	// ofServer is the name of the server's pod.
-	ofServer string
-	// server and client are the pods of the attempt; nil if they do not exist.
-	server, client *corev1.Pod
+	ofServer       string      // the name of the server's pod
+	server, client *corev1.Pod // nil if they do not exist
 	// listening is the address of a server on a named interface of its host, or noAddress why not.
 	listening, noAddress string
-	// found is true if both pods' logs have results, before their kubelets report the end.
-	found bool
-	kept  kept
+	found                bool // both logs have results, before the kubelets report the end
+	kept                 kept
 	// events are the warnings about pods that have been pending for a while, by pod UID, newest last.
 	events map[types.UID][]corev1.Event
 	// unplugged is a message about a resource of the run that is not allocatable on a node any more.
@@ -75,10 +66,8 @@ type attempt struct {
 }
 
 type blockingPod struct {
-	// name is "namespace/name on node".
-	name string
-	// stuck is true when it should have ended long ago.
-	stuck bool
+	name  string // "namespace/name on node"
+	stuck bool   // it should have ended long ago
 }
 
 // observe reads the world: live, except for the nodes, and for other benchmarks and their pods. See confirm.
@@ -93,7 +82,6 @@ func (r *Reconciler) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark, 
 	return w, r.observeActive(ctx, w, nodes, before)
 }
 
-// observeCached reads the part of the world that comes from the cache, and returns the nodes, too.
 func (r *Reconciler) observeCached(ctx context.Context, b *v1alpha1.LatencyBenchmark) (*world, []corev1.Node, error) {
 	w := &world{
 		now: r.Clock.Now(), settings: r.Settings, benchmark: b, driver: r.Cluster.Tools[b.Spec.Tool], runs: plan.Runs(b),
@@ -228,7 +216,6 @@ func (r *Reconciler) observeCluster(ctx context.Context, w *world) error {
 	return r.Cluster.Room(ctx, &w.accepted)
 }
 
-// looksCloser reports whether what the cluster can provide matters now: no pair is chosen, it is its turn, or it is rejected.
 func (w *world) looksCloser() bool {
 	b := w.benchmark
 	if b.Status.Pair == nil || meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionAccepted) {
@@ -252,7 +239,6 @@ func (r *Reconciler) left(ctx context.Context, b *v1alpha1.LatencyBenchmark) ([]
 	return all, nil
 }
 
-// observeActive reads the pods of the attempt, unless the step before has just read them, and events of those that do not start.
 func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1.Node, before *world) error {
 	b, active := w.benchmark, w.benchmark.Status.Active
 	// Pods of these names with another owner are recorded too: decide recognises them by their owner.

@@ -33,7 +33,6 @@ import (
 // storeGrace is how long the API server may refuse a verified result before the attempt gives its nodes back without it.
 const storeGrace = time.Minute
 
-// kept is the state of the ConfigMap for a collected result.
 type kept string
 
 const (
@@ -78,7 +77,6 @@ func (r *Reconciler) collect(ctx context.Context, w *world) error {
 	return nil
 }
 
-// store creates the ConfigMap of the collected result, and retries for storeGrace.
 func (r *Reconciler) store(ctx context.Context, w *world, at *step) {
 	active := w.benchmark.Status.Active
 	var err error
@@ -130,7 +128,6 @@ func (r *Reconciler) createResult(ctx context.Context, w *world) error {
 	return nil
 }
 
-// readCollected reads the collected results again, and returns their ConfigMap; nil if they are gone and the attempt ends.
 func (r *Reconciler) readCollected(ctx context.Context, w *world) (*corev1.ConfigMap, error) {
 	collected := w.benchmark.Status.Active.Collected
 	stored, cm, err := r.verified(ctx, w, collected.ConfigMap, false)

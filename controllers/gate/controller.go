@@ -56,12 +56,9 @@ import (
 
 type Gates struct {
 	controllers.API
-	// Cluster reads what decides whether a benchmark that does not exist yet would be accepted; nil: each would be.
-	Cluster *observe.Cluster
-	// Memory is shared with the controller of the verifications.
-	Memory *Memory
-	// Protection is what the installation lacks; nil: it is not checked.
-	Protection *controllers.Protection
+	Cluster    *observe.Cluster        // says if a benchmark would be accepted; nil: each would
+	Memory     *Memory                 // shared with the controller of the verifications
+	Protection *controllers.Protection // what the installation lacks; nil: it is not checked
 }
 
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencygates,verbs=get;list;watch;patch
@@ -76,12 +73,9 @@ type Gates struct {
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 const (
-	// gather is how long events of nodes and verifications are gathered before a gate looks at all nodes.
-	gather = 500 * time.Millisecond
-	// maxCreated is the number of verifications that one reconcile creates, so that a status is written in between.
-	maxCreated = 500
-	// budgetAgain is how often the budget over the hold pods is looked at.
-	budgetAgain = time.Minute
+	gather      = 500 * time.Millisecond // gathers events before a gate looks at all nodes
+	maxCreated  = 500                    // verifications, before a status is written
+	budgetAgain = time.Minute            // between two looks at the budget over the hold pods
 )
 
 func (r *Gates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -127,17 +121,12 @@ func (r *Gates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	return controllers.Written(queue.Soonest(queue.Soonest(next, all.Schedule.Next), chosen.Again), errors.Join(memberErr, startErr, budgetErr))
 }
 
-// snapshot is a gate and the nodes of the cluster, and what the gate has met.
 type snapshot struct {
 	*turns.Snapshot
-	// unprotected is what the installation lacks; empty: nothing.
-	unprotected string
-	// refused is the API server's error about a verification that the gate wrote, or empty.
-	refused string
-	// unsettled is condition Operational if the gate could never verify its nodes.
-	unsettled *metav1.Condition
-	// heldUp are the reasons why benchmarks of the gate do not start, by the names of their nodes.
-	heldUp map[string]string
+	unprotected string            // what the installation lacks; empty: nothing
+	refused     string            // the API server's error about a verification, or empty
+	unsettled   *metav1.Condition // Operational, if the gate could never verify its nodes
+	heldUp      map[string]string // why benchmarks do not start, by the names of their nodes
 }
 
 // observe lists from the cache, but those that are being measured live, so that no slot and no node is assigned twice.
@@ -167,7 +156,6 @@ func refusal(all ...error) string {
 	return ""
 }
 
-// members creates the missing verifications. It continues after an error, and returns the first one, and when to continue.
 func (r *Gates) members(ctx context.Context, s *snapshot) (time.Duration, error) {
 	var first error
 	if fresh := len(s.Verifications)+len(s.Retained)+len(s.Leaving) == 0; fresh && s.unsettled != nil && s.unsettled.Reason != v1alpha1.ReasonCannotSettle {
@@ -193,7 +181,6 @@ func (r *Gates) members(ctx context.Context, s *snapshot) (time.Duration, error)
 	return 0, first
 }
 
-// start creates the chosen benchmarks, and begins and ends turns. It returns the first error, and continues after it.
 func (r *Gates) start(ctx context.Context, s *snapshot, chosen turns.Choice) error {
 	var first error
 	for _, begin := range chosen.Starts {
@@ -241,7 +228,6 @@ func (r *Gates) take(ctx context.Context, v *v1alpha1.LatencyVerification, s ste
 	return nil
 }
 
-// measure creates the benchmark of a node and records it in the node's verification. If it is refused, the gate retries after a pause.
 func (r *Gates) measure(ctx context.Context, g *v1alpha1.LatencyGate, begin turns.Start) error {
 	v := &v1alpha1.LatencyVerification{}
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(begin.Verification), v); err != nil {
@@ -280,7 +266,6 @@ func (r *Gates) measure(ctx context.Context, g *v1alpha1.LatencyGate, begin turn
 	return err
 }
 
-// report writes the status, once, if it changed. Events follow the write.
 func (r *Gates) report(ctx context.Context, old, g *v1alpha1.LatencyGate) error {
 	g.Status.ObservedGeneration = g.Generation
 	written, err := r.WriteStatus(ctx, old, g)
@@ -342,7 +327,6 @@ func (r *Gates) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// gathered returns a handler that gathers events for a moment, so that many of them cause one reconcile.
 func gathered(requests func(context.Context, client.Object) []reconcile.Request) handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	add := func(ctx context.Context, o client.Object, q queue) {
@@ -402,5 +386,4 @@ var stateChanges = controllers.Updates(func(before, after *v1alpha1.LatencyVerif
 	return !equality.Semantic.DeepEqual(before.Status, after.Status) || len(before.Finalizers) != len(after.Finalizers)
 })
 
-// nodeChanges passes the changes of a node that matter; changes of heartbeats and images do not.
 var nodeChanges = controllers.Updates(func(before, after *corev1.Node) bool { return !sameNode(before, after) })

@@ -146,8 +146,7 @@ func (r *Verifications) release(ctx context.Context, v *v1alpha1.LatencyVerifica
 	return again, cmp.Or(r.writeSetbacks(ctx, before, v, node), err)
 }
 
-// defaultRetention is spec.releaseAfter's default, for a gate that is gone.
-const defaultRetention = time.Hour
+const defaultRetention = time.Hour // spec.releaseAfter's default, for a gate that is gone
 
 // dismiss releases a node whose gate is gone. It keeps accepted results, and that the node changed or joined, for spec.releaseAfter, so that
 // a gate that is only created again, for example because a tool replaces it by force, knows them.

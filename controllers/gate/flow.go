@@ -24,24 +24,18 @@ type world struct {
 	now          time.Time
 	gate         *v1alpha1.LatencyGate
 	verification *v1alpha1.LatencyVerification
-	// node is nil if it does not exist.
-	node *corev1.Node
-	// owner is the gate that owns the node: the oldest gate that selects it; nil if no gate does.
-	owner *v1alpha1.LatencyGate
-	// benchmark is the one in status.benchmark; nil if it does not exist, or if the benchmark of that name has another UID.
-	benchmark *v1alpha1.LatencyBenchmark
-	edited    bool
-	// others are the sessions of the gate's other nodes, if they were read.
-	others []sessions.Node
+	node         *corev1.Node               // nil if it does not exist
+	owner        *v1alpha1.LatencyGate      // the oldest gate that selects it; nil if no gate does
+	benchmark    *v1alpha1.LatencyBenchmark // of status.benchmark, with its UID; nil if it is gone
+	edited       bool
+	others       []sessions.Node // of the gate's other nodes, if they were read
 	// formers are the verifications of the same machine under other Node names, if they were read.
 	formers []*v1alpha1.LatencyVerification
 	// otherPeer is true if the node could be measured with another peer, and peerVerified if the peer of a
 	// finished benchmark has been verified since it began.
 	otherPeer, peerVerified bool
-	// named is the benchmark that spec.accept names; nil if there is none.
-	named *v1alpha1.LatencyBenchmark
-	// baselineTrouble describes a defect of the accepted result; empty if there is none.
-	baselineTrouble string
+	named                   *v1alpha1.LatencyBenchmark // of spec.accept; nil if there is none
+	baselineTrouble         string                     // a defect of the accepted result; or empty
 }
 
 // step is the step that decide chose, or that the gate takes, and why.
@@ -49,28 +43,20 @@ type step struct {
 	event nodeEvent
 	// reason and message belong to the new state or, with eventNotAccepted and eventReleased, to a Kubernetes event.
 	reason, message string
-	// changed are the changes that made the node unverified, for eventChanged.
-	changed []v1alpha1.IdentityChange
-	// chosen is true if a user may have chosen what was measured, for eventHeldUp.
-	chosen bool
-	// outcome is the outcome of the current benchmark; empty if it has none and does not count.
-	outcome v1alpha1.VerdictOutcome
+	changed         []v1alpha1.IdentityChange // what made the node unverified, for eventChanged
+	chosen          bool                      // a user may have chosen it, for eventHeldUp
+	outcome         v1alpha1.VerdictOutcome   // of the benchmark; empty if it does not count
 	// suspect is the peer with which the node failed, for eventOtherPeer, and benchmark the one that was created, for eventStarted.
 	suspect   string
 	benchmark *v1alpha1.VerificationBenchmark
-	// retained is why the verification is kept, for eventDismissed.
-	retained *v1alpha1.Retention
-	// again is when to look again if nothing happens; zero: only when something does.
-	again time.Duration
+	retained  *v1alpha1.Retention // why the verification is kept, for eventDismissed
+	again     time.Duration       // when to look again; zero: only when something happens
 }
 
 const (
-	// maxDiscarded is the number of benchmarks of a verification that are created again after users deleted or edited them.
-	maxDiscarded = 2
-	// patience is how long a benchmark may wait without progress while other nodes wait for its slot.
-	patience = 5 * time.Minute
-	// queuePatience is how long it may wait for other benchmarks, each of which has its own limit.
-	queuePatience = 30 * time.Minute
+	maxDiscarded  = 2                // benchmarks created again after users deleted or edited them
+	patience      = 5 * time.Minute  // without progress, while other nodes wait for the slot
+	queuePatience = 30 * time.Minute // for other benchmarks, each of which has its own limit
 	// cellAllowance and runAllowance exceed the time that the benchmark's own deadlines allow for each cell and for a run.
 	cellAllowance, runAllowance = 30 * time.Second, 15 * time.Minute
 )
@@ -100,7 +86,6 @@ func decide(w *world) step {
 	return s
 }
 
-// disowned reports whether the gate does not own the node now: no gate selects it, or another gate owns it.
 func (w *world) disowned() bool { return w.owner == nil || w.owner.Name != w.gate.Name }
 
 func (w *world) ofEarlierGate() bool { return ofEarlierGate(w.verification, w.gate) }
@@ -110,8 +95,7 @@ func ofEarlierGate(v *v1alpha1.LatencyVerification, gate *v1alpha1.LatencyGate) 
 	return v.Status.GateUID != "" && v.Status.GateUID != string(gate.UID)
 }
 
-// lookAgain is the time between the two looks after which a node is released.
-const lookAgain = 30 * time.Second
+const lookAgain = 30 * time.Second // between the two looks after which a node is released
 
 // retainedFor returns how long a node that the gate lost is still retained: at most spec.releaseAfter, even if a clock went back, and
 // until a second look has found that this is over, because a clock may have jumped. A Node that registered again is retained from then on.
@@ -288,7 +272,6 @@ func pinOf(b *v1alpha1.LatencyBenchmark) (v1alpha1.ResultPin, error) {
 	return v1alpha1.ResultPin{UID: string(b.UID), SpecSHA256: spec, StoredSHA256: stored}, err
 }
 
-// acceptable returns the entry of a history that a request of a verification names; nil if there is none.
 func acceptable(v *v1alpha1.LatencyVerification) *v1alpha1.VerificationResult {
 	request, _ := v.Requests()
 	if request == nil {
@@ -410,7 +393,6 @@ func runPatience(spec v1alpha1.LatencyBenchmarkSpec) time.Duration {
 	return longest + runAllowance
 }
 
-// waits returns the step of a node whose benchmark has waited since a time and may wait no longer than limit.
 func waits(w *world, since time.Time, limit time.Duration, reason, message string) step {
 	if left := limit - w.now.Sub(since); left > 0 {
 		return step{event: eventNothing, again: min(left, limit)}

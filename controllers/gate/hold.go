@@ -129,11 +129,9 @@ func forged(v *v1alpha1.LatencyVerification, pod, want *corev1.Pod) string {
 	return ""
 }
 
-// holdEnds is how long a hold pod may take to end that is deleted.
-const holdEnds = time.Minute
+const holdEnds = time.Minute // for a deleted hold pod to end
 
-// holdSettled is how long a hold pod must run before the setback of earlier hold pods that ended is cleared.
-const holdSettled = 10 * time.Minute
+const holdSettled = 10 * time.Minute // after which the setback of earlier hold pods is cleared
 
 type holdAction string
 
@@ -153,7 +151,6 @@ type holdStep struct {
 	reason, message string
 }
 
-// decideHold chooses the step for a hold pod, or nil, that should be as want. It is pure.
 func decideHold(w *world, v *v1alpha1.LatencyVerification, pod, want *corev1.Pod) holdStep {
 	rests := turns.OfNode.Left(v.Status.HoldPodSetback, w.now) > 0
 	ending := holdNothing
@@ -188,8 +185,7 @@ func decideHold(w *world, v *v1alpha1.LatencyVerification, pod, want *corev1.Pod
 	return holdStep{do: holdShow}
 }
 
-// hold creates the hold pod of a node, or removes it, and sets its condition to whether the node is verified. An error with the
-// pod is recorded in the verification's status, and retried after a pause. It returns when to look again.
+// hold retries after a pause what the API server refuses. It returns when to look again.
 func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyVerification) (time.Duration, error) {
 	// If another gate owns the node, only that gate has a hold pod on it.
 	asked := w.gate.DeletionTimestamp.IsZero() && w.gate.Spec.Enforcement.HoldPod != nil && w.node != nil && (w.owner == nil || !w.disowned())

@@ -27,8 +27,7 @@ import (
 
 type publisher struct {
 	controllers.API
-	// marks are the marks that it may write, and p is what they should be.
-	marks []v1alpha1.NodeMark
+	marks []v1alpha1.NodeMark // the marks that it may write
 	p     turns.Publication
 	now   metav1.Time
 	// outcomes are nil, or an error, of the marks that it tried to write.
@@ -175,7 +174,6 @@ const (
 	contestWindow, contestLimit = time.Minute, 5
 )
 
-// mark writes the marks of a Node and records the refused ones. It returns when to look again, or a conflict.
 func (r *Verifications) mark(ctx context.Context, node *corev1.Node, v *v1alpha1.LatencyVerification, p turns.Publication) (time.Duration, error) {
 	now := r.Clock.Now()
 	b := publisher{API: r.API, p: p, now: metav1.Time{Time: now}}

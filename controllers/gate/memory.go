@@ -90,7 +90,6 @@ type suppliers struct {
 	all  []preflight.Supplier
 }
 
-// contests counts how often other clients change marks back.
 type contests struct {
 	sync.Mutex
 	written map[contested]*contest

@@ -12,7 +12,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
-// sessionOf returns what the operator has noted of a benchmark's session; empty if there is none.
 func sessionOf(b *v1alpha1.LatencyBenchmark) v1alpha1.Session {
 	if b == nil || b.Status.Session == nil {
 		return v1alpha1.Session{}
@@ -29,7 +28,6 @@ func (w *world) remember(status *v1alpha1.LatencyVerificationStatus, b *v1alpha1
 	}
 }
 
-// extend adds the session of the accepted benchmark to the reference.
 func (w *world) extend(status *v1alpha1.LatencyVerificationStatus, b *v1alpha1.LatencyBenchmark) {
 	if s := sessionOf(b); len(s.Rounds) > 0 {
 		status.Reference = sessions.Extend(status.Reference, v1alpha1.ReferenceSession{

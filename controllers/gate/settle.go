@@ -19,7 +19,6 @@ import (
 // user may create DaemonSets.
 const suppliersFor = 10 * time.Second
 
-// observeSettling records why the gate could never verify its nodes, and returns when to look again.
 func (r *Gates) observeSettling(ctx context.Context, s *snapshot) (time.Duration, error) {
 	if r.Cluster != nil {
 		if never := preflight.Undecidable(s.Gate, r.Cluster.Tools[s.Gate.Spec.Template.Spec.Tool]); never != nil {

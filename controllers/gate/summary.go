@@ -69,7 +69,6 @@ func summarize(s *snapshot, chosen turns.Choice) {
 	standing.Publish(&status.Conditions, s.Gate.Generation, s.Now, standing.OfGate(s.Gate))
 }
 
-// outlook says whether the gate holds the node back, since when the node is in its state, what ends it, and whether a user must act.
 func (s *snapshot) outlook(line *v1alpha1.NodeLine, v *v1alpha1.LatencyVerification, unmeasurable bool) {
 	line.Held, line.Since = turns.Held(s.Gate, v) && line.State != v1alpha1.VerificationAway, v.Status.LastTransitionTime
 	judge := fmt.Sprintf("kubectl tailgate verify %s", v.Name)
@@ -129,7 +128,6 @@ var severity = map[v1alpha1.VerificationState]int{
 	v1alpha1.VerificationAway: 5,
 }
 
-// worst returns the first MaxNodeLines nodes that are not verified, the most severe states first.
 func worst(lines []v1alpha1.NodeLine) []v1alpha1.NodeLine {
 	lines = slices.DeleteFunc(slices.Clone(lines), func(l v1alpha1.NodeLine) bool { return l.State == v1alpha1.VerificationVerified })
 	slices.SortFunc(lines, func(a, b v1alpha1.NodeLine) int {
@@ -219,7 +217,6 @@ func leaving(left []*v1alpha1.LatencyVerification) metav1.Condition {
 	return v1alpha1.Condition(v1alpha1.ConditionOperational, metav1.ConditionFalse, reason, message)
 }
 
-// lastTurn says why the last turn that ended without a result did so.
 func lastTurn(all []*v1alpha1.LatencyVerification) string {
 	var last *v1alpha1.LatencyVerification
 	for _, v := range all {
@@ -235,7 +232,6 @@ func lastTurn(all []*v1alpha1.LatencyVerification) string {
 
 func unmarked(v *v1alpha1.LatencyVerification) bool { return len(v.Status.MarkSetbacks) > 0 }
 
-// setbacks returns the nodes' setbacks, marks first, by name; of verified nodes, if scheduled.
 func setbacks(verifications []*v1alpha1.LatencyVerification, scheduled bool) []*v1alpha1.Setback {
 	var marks, others []*v1alpha1.Setback
 	for _, v := range slices.SortedFunc(slices.Values(verifications), func(a, b *v1alpha1.LatencyVerification) int { return cmp.Compare(a.Spec.NodeName, b.Spec.NodeName) }) {

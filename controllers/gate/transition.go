@@ -26,14 +26,11 @@ type nodeEvent string
 
 // The events that change neither the state of a node nor a counter in its status.
 const (
-	eventNothing nodeEvent = "Nothing"
-	// eventGone: the Node has not existed for spec.releaseAfter.
-	eventGone nodeEvent = "Gone"
-	// eventReleased: the gate has not selected the node for spec.releaseAfter.
-	eventReleased nodeEvent = "Released"
+	eventNothing  nodeEvent = "Nothing"
+	eventGone     nodeEvent = "Gone"     // the Node has not existed for spec.releaseAfter
+	eventReleased nodeEvent = "Released" // the gate has not selected the node for spec.releaseAfter
 )
 
-// The events of the table transitions.
 const (
 	eventReplaced  nodeEvent = "NodeReplaced"
 	eventReturned  nodeEvent = "NodeReturned"
@@ -41,40 +38,34 @@ const (
 	eventDismissed nodeEvent = "GateDeleted"
 	eventAdopted   nodeEvent = "GateReplaced"
 	eventChanged   nodeEvent = "Changed"
-	// eventAsked: a user requested a measurement of a verified node, which waits for its turn.
-	eventAsked nodeEvent = "TurnRequested"
-	eventDue   nodeEvent = "Due"
+	eventAsked     nodeEvent = "TurnRequested" // a user requested a measurement of a verified node
+	eventDue       nodeEvent = "Due"
 	// eventGivenBack: the turn of a verified, unchanged node ended without a result.
-	eventGivenBack nodeEvent = "GivenBack"
-	eventStarted   nodeEvent = "Started"
-	eventRefused   nodeEvent = "BenchmarkRefused"
-	eventOtherPeer nodeEvent = "SecondPeer"
-	eventAlone     nodeEvent = "NoSecondPeer"
-	eventHeldUp    nodeEvent = "HeldUp"
-	eventDiscarded nodeEvent = "Discarded"
-	eventPassed    nodeEvent = "Passed"
-	eventFailed    nodeEvent = "Failed"
-	eventUndecided nodeEvent = "Undecided"
-	eventAccepted  nodeEvent = "AcceptedByHand"
-	// eventNotAccepted: a user named a result that cannot be accepted.
-	eventNotAccepted nodeEvent = "NotAccepted"
-	// eventNameTaken: another object has the name of the benchmark.
-	eventNameTaken nodeEvent = "NameTaken"
+	eventGivenBack   nodeEvent = "GivenBack"
+	eventStarted     nodeEvent = "Started"
+	eventRefused     nodeEvent = "BenchmarkRefused"
+	eventOtherPeer   nodeEvent = "SecondPeer"
+	eventAlone       nodeEvent = "NoSecondPeer"
+	eventHeldUp      nodeEvent = "HeldUp"
+	eventDiscarded   nodeEvent = "Discarded"
+	eventPassed      nodeEvent = "Passed"
+	eventFailed      nodeEvent = "Failed"
+	eventUndecided   nodeEvent = "Undecided"
+	eventAccepted    nodeEvent = "AcceptedByHand"
+	eventNotAccepted nodeEvent = "NotAccepted" // a user named a result that cannot be accepted
+	eventNameTaken   nodeEvent = "NameTaken"   // another object has the name of the benchmark
 )
 
 type transition struct {
 	event nodeEvent
 	when  string
-	// from are the states in which the event can happen; nil: all.
-	from []v1alpha1.VerificationState
-	// to is the state after the event; empty: unchanged.
-	to v1alpha1.VerificationState
+	from  []v1alpha1.VerificationState // in which the event can happen; nil: all
+	to    v1alpha1.VerificationState   // after the event; empty: unchanged
 	// clears are the fields that the event clears, and does are its other effects, in this order.
 	clears []statusField
 	does   []effect
 }
 
-// effect is what an event does to fields of the status.
 type effect struct {
 	sets  []statusField
 	apply func(c *change)
@@ -82,10 +73,8 @@ type effect struct {
 
 type change struct {
 	step
-	now time.Time
-	// world is nil for the events of the gates' reconciler.
-	world *world
-	// before is the status before the event, and status the one after it.
+	now    time.Time
+	world  *world // nil for the events of the gates' reconciler
 	before *v1alpha1.LatencyVerificationStatus
 	status *v1alpha1.LatencyVerificationStatus
 	err    error
@@ -93,7 +82,6 @@ type change struct {
 
 type statusField string
 
-// The fields that events clear.
 const (
 	fieldBenchmark     statusField = "benchmark"
 	fieldDiscarded     statusField = "discarded"
@@ -249,7 +237,6 @@ var (
 	}}
 )
 
-// apply returns the status after the event of a step. It returns an error if the event cannot happen in the state.
 func (s step) apply(w *world, v *v1alpha1.LatencyVerification, status v1alpha1.LatencyVerificationStatus, now time.Time) (
 	v1alpha1.LatencyVerificationStatus, error,
 ) {
@@ -314,7 +301,6 @@ func (e nodeEvent) transition() *transition {
 	return nil
 }
 
-// begins reports whether a new verification of the node as it is now begins with an event.
 func (e nodeEvent) begins() bool {
 	return e == eventChanged || e == eventReplaced || e == eventReturned || e == eventAdopted
 }
@@ -331,7 +317,6 @@ var observed = effect{[]statusField{"baselineTrouble", "retained", "gateUID", "i
 	}
 }}
 
-// next returns the status after a step: what was observed, the effects of the event, and conditions that agree with both.
 func (w *world) next(s step) (v1alpha1.LatencyVerificationStatus, error) {
 	status := *w.verification.Status.DeepCopy()
 	w.setDeletable(&status)

@@ -39,12 +39,10 @@ import (
 
 type Verifications struct {
 	controllers.API
-	// Activity measures how long it takes to hold nodes back; nil measures nothing.
-	Activity   *metrics.Activity
-	Image      string
-	PullPolicy corev1.PullPolicy
-	// ServiceAccount is the service account of hold pods; empty: the namespace's default.
-	ServiceAccount string
+	Activity       *metrics.Activity // nil measures nothing
+	Image          string
+	PullPolicy     corev1.PullPolicy
+	ServiceAccount string // of hold pods; empty: the namespace's default
 
 	Memory *Memory
 }
@@ -58,8 +56,7 @@ type Verifications struct {
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
 
-// workers is the number of nodes that are reconciled at once. They do not depend on each other.
-const workers = 8
+const workers = 8 // nodes that are reconciled at once; they do not depend on each other
 
 func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	v := &v1alpha1.LatencyVerification{}
@@ -69,7 +66,6 @@ func (r *Verifications) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	return controllers.Written(r.step(ctx, v))
 }
 
-// step returns when to look again.
 func (r *Verifications) step(ctx context.Context, v *v1alpha1.LatencyVerification) (time.Duration, error) {
 	ctx = controllers.With(ctx, "gate", v.Spec.GateName, "node", v.Spec.NodeName)
 	old := v.DeepCopy()
@@ -264,7 +260,6 @@ func (r *Verifications) baselineTrouble(ctx context.Context, w *world) (string, 
 	return fmt.Sprintf(trouble+"; accept another result: %s", accepted.Benchmark, v1alpha1.FieldAccept), nil
 }
 
-// report writes the status, once, if it changed, and then sends events.
 func (r *Verifications) report(ctx context.Context, old, v *v1alpha1.LatencyVerification, s step) error {
 	if _, err := r.WriteStatus(ctx, old, v); err != nil {
 		return err
@@ -309,10 +304,9 @@ func notices(old, v *v1alpha1.LatencyVerification, s step) []controllers.Notice 
 }
 
 const (
-	indexNode = "spec.nodeName"
-	indexGate = "spec.gateName"
-	// indexOwner finds benchmarks by the UID of the verification that owns them.
-	indexOwner = "owner"
+	indexNode  = "spec.nodeName"
+	indexGate  = "spec.gateName"
+	indexOwner = "owner" // finds benchmarks by the UID of the verification that owns them
 )
 
 // SetupWithManager registers the controller. Nodes matter by what sameNode compares, and a gate by its spec.

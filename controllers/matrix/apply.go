@@ -22,13 +22,10 @@ import (
 )
 
 const (
-	// lookAgain is the interval at which state that no watch reports is read again.
-	lookAgain = 2 * time.Second
-	// maxUpdates of pairs' benchmarks are in one reconcile: other matrices wait.
-	maxUpdates = 50
+	lookAgain  = 2 * time.Second // for state that no watch reports
+	maxUpdates = 50              // of pairs' benchmarks in one reconcile: other matrices wait
 )
 
-// apply does the steps, records them in the unwritten status, and returns when to look again.
 func (r *Reconciler) apply(ctx context.Context, w *world, s steps) (time.Duration, error) {
 	m := w.matrix
 	switch {
@@ -124,7 +121,6 @@ func (r *Reconciler) withdraw(ctx context.Context, w *world, number int32) error
 	return nil
 }
 
-// create creates a running pair's benchmark, or uses one that belongs to the matrix.
 func (r *Reconciler) create(ctx context.Context, w *world, running *v1alpha1.RunningPair) {
 	child := w.makeChild(running.Number)
 	err := r.Client.Create(ctx, child)
@@ -205,7 +201,6 @@ func (r *Reconciler) claim(ctx context.Context, w *world, number int32) error {
 	return nil
 }
 
-// update passes on the fields that may change: criteria, priority and suspend.
 func (r *Reconciler) update(ctx context.Context, w *world, number int32) error {
 	child, err := r.live(ctx, w, number)
 	if apierrors.IsNotFound(err) {

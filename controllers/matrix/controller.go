@@ -90,7 +90,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return controllers.Written(queue.Soonest(again, expires), err)
 }
 
-// expire deletes a finished matrix after its TTL, unless it is another's baseline.
 func (r *Reconciler) expire(ctx context.Context, m *v1alpha1.LatencyMatrix) (time.Duration, error) {
 	if !m.Finished() {
 		return 0, nil

@@ -20,27 +20,19 @@ type steps struct {
 	rejection *preflight.Rejection
 	nodes     *preflight.Nodes
 	release   []int32
-	// end are running pairs that end without a result, because a Node is gone.
-	end []int32
-	// postpone are running pairs that give way: a node was unusable for long.
-	postpone []int32
-	create   []int32
-	claim    []int32
-	// update are pairs whose benchmark lacks its criteria, priority or suspend.
-	update []int32
-	// again is when to look again if nothing happens; zero: only when something does.
-	again time.Duration
+	end       []int32 // running pairs that end without a result: a Node is gone
+	postpone  []int32 // running pairs that give way: a node was unusable for long
+	create    []int32
+	claim     []int32
+	update    []int32       // pairs whose benchmark lacks its criteria, priority or suspend
+	again     time.Duration // when to look again; zero: only when something happens
 }
 
 const (
-	// waitAgain is for a rejected matrix; watches should wake it earlier.
-	waitAgain = 10 * time.Second
-	// postponeAfter is when an unusable node ends a running pair, longer than a reboot.
-	postponeAfter = 10 * time.Minute
-	// goneAfter is when a missing Node ends its pairs, longer than a replacement.
-	goneAfter = 30 * time.Minute
-	// awayAfter is when a Node that is not ready ends its pairs, longer than a repair.
-	awayAfter = 24 * time.Hour
+	waitAgain     = 10 * time.Second // for a rejected matrix; watches should wake it earlier
+	postponeAfter = 10 * time.Minute // an unusable node ends a running pair: longer than a reboot
+	goneAfter     = 30 * time.Minute // a missing Node ends its pairs: longer than a replacement
+	awayAfter     = 24 * time.Hour   // a Node not ready ends its pairs: longer than a repair
 )
 
 func decide(w *world) steps {

@@ -38,10 +38,9 @@ type world struct {
 	// busy nodes are held or awaited by other benchmarks, unusable ones lack resources.
 	busy, unusable map[string]bool
 	gone           map[string]time.Time
-	// baseline is the matrix compared with, baselines its pairs' benchmarks.
-	baseline  string
-	baselines map[v1alpha1.Pair]string
-	outdated  []int32
+	baseline       string // the matrix compared with; baselines: its pairs' benchmarks
+	baselines      map[v1alpha1.Pair]string
+	outdated       []int32
 
 	// rejection and chosen are those of the steps; apply fills them and the fields below.
 	rejection *preflight.Rejection
@@ -191,7 +190,6 @@ func (w *world) observeMissing(planned sets.Set[string], nodes []corev1.Node) {
 	status.MissingNodes = missing
 }
 
-// goneOf returns the Node of a pair that is gone, and since when; empty if there is none.
 func (w *world) goneOf(number int32) (string, time.Time) {
 	p := w.pair(number)
 	for _, name := range []string{p.ClientNode, p.ServerNode} {

@@ -22,7 +22,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// report completes the status and writes it, once, if it changed. Events follow the write.
 func (r *Reconciler) report(ctx context.Context, old *v1alpha1.LatencyMatrix, w *world) error {
 	m := w.matrix
 	m.Status.ObservedGeneration = m.Generation
