@@ -181,7 +181,7 @@ func TestBounds(t *testing.T) {
 				client := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 40000)
 				t.connect(client.String(), server).frame(1, false, &layers.TCP{SYN: true}, nil)
 			}
-		}), "packet 8193: more than 8192 TCP connections are open"},
+		}), "packet 16385: more than 16384 TCP connections are open"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := Analyze(t.Context(), []File{{"-", c.in}}, ofOrders(), func(int64) {})

@@ -139,6 +139,18 @@ func TestTruth(t *testing.T) {
 			l.segment(30, false, 64, numbered(1, 64, 16))
 			acks.answer(33, numbered(1, 64, 16))
 		}, want: []int64{6000, 3000}, counts: Result{Lost: 1}},
+		"a request behind bytes that were never captured, of which the answer was read two turns before": {options: both, build: func(t *trace) {
+			l := open(t)
+			acks := t.connect("192.0.2.8:40001", netip.MustParseAddrPort("192.0.2.1:10001")).open(2)
+			l.request(9, numbered(9, 64, 16))
+			acks.answer(11, numbered(9, 64, 16))
+			l.in += 64
+			l.request(700_000, numbered(2, 64, 16))
+			acks.answer(700_004, numbered(2, 64, 16))
+			for i, us := range []float64{1_050_000, 2_100_000, 3_200_000} {
+				acks.answer(us, numbered(uint64(100+i), 64, 16))
+			}
+		}, want: []int64{2000, 4000}, counts: Result{Unmatched: 3, Gaps: 1, MissingBytes: 64}},
 		"lost, unmatched and duplicate messages": {options: ofOrders(), build: func(t *trace) {
 			l := open(t)
 			l.request(10, messages(1, 3))
@@ -265,6 +277,24 @@ func TestTruth(t *testing.T) {
 				t.Errorf("%+v, want %+v", counts, c.counts)
 			}
 		})
+	}
+}
+
+// TestShort: connections that ended do not count, nor does what comes after their end.
+func TestShort(t *testing.T) {
+	trace := &trace{}
+	for i := range mostConnections + 10 {
+		us := 20 * float64(i)
+		l := trace.connect(netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 40000).String(), server).open(us)
+		l.request(us+2, numbered(uint64(i), 64, 16))
+		l.answer(us+4, numbered(uint64(i), 64, 16))
+		l.frame(us+5, false, &layers.TCP{Seq: l.startIn + 64, FIN: true, ACK: true}, nil)
+		l.frame(us+6, true, &layers.TCP{Seq: l.startOut + 64, FIN: true, ACK: true}, nil)
+		l.frame(us+7, false, &layers.TCP{Seq: l.startIn + 65, ACK: true}, nil)
+		l.segment(us+8, false, 0, numbered(uint64(i), 64, 16))
+	}
+	if r, _, err := analyzed(t, ofOrders(), trace.pcap(true)); err != nil || r.Matched != mostConnections+10 || r.Older != mostConnections+10 {
+		t.Errorf("%v, %+v", err, r)
 	}
 }
 

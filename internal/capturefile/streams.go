@@ -15,7 +15,7 @@ import (
 
 const (
 	// mostPages and mostPagesEach bound the segments of up to 1,900 bytes that wait for earlier ones.
-	mostPages, mostPagesEach, mostConnections = 64 << 10, 4 << 10, 8 << 10
+	mostPages, mostPagesEach, mostConnections = 64 << 10, 4 << 10, 16 << 10
 	// idle is after what time a connection is forgotten.
 	idle = 10 * time.Minute
 )
@@ -44,8 +44,9 @@ func newAnalysis(o Options, record func(int64)) *analysis {
 
 func (a *analysis) packet(p *packet) error {
 	if p.at-a.turned >= int64(a.Timeout) {
-		a.expire()
+		// First what waits for missing bytes, of which the answers still wait.
 		a.assembler.FlushWithOptions(reassembly.FlushOptions{T: p.info.Timestamp.Add(-a.Timeout / 2), TC: p.info.Timestamp.Add(-idle)})
+		a.expire()
 		a.turned = p.at
 	}
 	decoded := gopacket.NewPacket(p.data, p.link, gopacket.DecodeOptions{Lazy: true, NoCopy: true})
@@ -118,8 +119,20 @@ type stream struct {
 	halves map[bool]*half
 }
 
+// begins reports whether a direction of a connection can begin with a segment.
+func (a *analysis) begins(tcp *layers.TCP) bool {
+	known := tcp.SYN || len(tcp.Payload) > 0 && (a.MidStream || a.Match == MatchFIX)
+	if !known && len(tcp.Payload) > 0 {
+		a.Older++
+	}
+	return known
+}
+
 // New begins a connection.
-func (a *analysis) New(_, _ gopacket.Flow, _ *layers.TCP, ac reassembly.AssemblerContext) reassembly.Stream {
+func (a *analysis) New(_, _ gopacket.Flow, tcp *layers.TCP, ac reassembly.AssemblerContext) reassembly.Stream {
+	if !a.begins(tcp) {
+		return nil
+	}
 	a.connections++
 	a.open++
 	switch p := ac.(*packet); {
@@ -135,11 +148,9 @@ func (a *analysis) New(_, _ gopacket.Flow, _ *layers.TCP, ac reassembly.Assemble
 func (s *stream) Accept(tcp *layers.TCP, _ gopacket.CaptureInfo, _ reassembly.TCPFlowDirection, next reassembly.Sequence, start *bool, ac reassembly.AssemblerContext) bool {
 	h, length := s.halves[ac.(*packet).answer], len(tcp.Payload)
 	switch ahead := next.Difference(reassembly.Sequence(tcp.Seq)); {
-	case next < 0 && !tcp.SYN && !s.MidStream && s.Match != MatchFIX:
-		s.Older++
-		return false
 	case next < 0:
-		*start = true
+		*start = s.begins(tcp)
+		return *start
 	case length > 0 && (ahead < 0 || h.ahead[tcp.Seq] >= length):
 		s.Retransmitted++
 		return ahead < 0 // Of two that wait, the assembler would take the later one.
