@@ -17,22 +17,18 @@ import (
 	"net/netip"
 	"strconv"
 	"time"
+
+	"github.com/gopacket/gopacket/reassembly"
 )
 
 // The ways to find a key: at an offset of each message, as the number of a message in its direction
 // of a TCP connection, or in a tag of FIX.
-const (
-	MatchOffset   = "offset"
-	MatchSequence = "sequence"
-	MatchFIX      = "fix"
-)
+const MatchOffset, MatchSequence, MatchFIX = "offset", "sequence", "fix"
 
 const (
 	mostKey, mostMessage = 64, 16 << 10
-	// mostTime is the longest latency, which histograms can hold.
-	mostTime = time.Minute
-	// mostWaiting bounds the messages that wait for their answer or request: some 250 bytes each.
-	mostWaiting = 1 << 20
+	// mostTime is the longest latency that histograms hold. Up to mostWaiting messages wait for others.
+	mostTime, mostWaiting = time.Minute, 1 << 20
 )
 
 // Layout says where the key is in the messages of a direction, in bytes.
@@ -90,7 +86,9 @@ func Analyze(ctx context.Context, files []File, o Options, record func(ns int64)
 	if err := o.check(); err != nil {
 		return Result{}, err
 	}
-	a := newAnalysis(o, record)
+	a := &analysis{Options: o, Result: Result{Servers: o.Servers}, record: record, young: map[string]waiting{}, old: map[string]waiting{}}
+	a.assembler = reassembly.NewAssembler(reassembly.NewStreamPool(a))
+	a.assembler.MaxBufferedPagesTotal, a.assembler.MaxBufferedPagesPerConnection = mostPages, mostPagesEach
 	r := &a.Result
 	err := each(files, r, func(p *packet) error { return cmp.Or(a.packet(p), ctx.Err()) })
 	if a.assembler.FlushAll(); err == nil {
@@ -148,13 +146,13 @@ func (a *analysis) matched(answer bool, key []byte, p place) error {
 			return fmt.Errorf("%s: the answer is %s older than its request in %s: the clock stepped back, the files are of different clocks, or a key has several messages",
 				p, time.Duration(w.at-p.at), w.place)
 		}
-		if p.at-w.at > int64(a.Timeout) {
-			a.Lost++
-			a.Unmatched++
-		} else {
+		if p.at-w.at <= int64(a.Timeout) {
 			a.Matched++
 			a.record(p.at - w.at)
+			break
 		}
+		a.Lost++
+		a.Unmatched++
 	}
 	return nil
 }

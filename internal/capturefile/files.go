@@ -62,7 +62,8 @@ type source struct {
 	newest place
 }
 
-func open(f File) (*source, error) {
+// open opens a file and reads its first packet.
+func open(f File, r *Result) (*source, error) {
 	begin := bufio.NewReaderSize(f.Reader, mostPacket)
 	magic, err := begin.Peek(4)
 	if err == nil && binary.BigEndian.Uint16(magic) == magicGzip {
@@ -76,16 +77,19 @@ func open(f File) (*source, error) {
 	if err == nil && binary.BigEndian.Uint32(magic) == magicNg {
 		s.reader, err = pcapgo.NewNgReader(s.left, pcapgo.NgReaderOptions{ErrorOnMismatchingLinkType: true})
 	} else if err == nil {
-		var r *pcapgo.Reader
-		if r, err = pcapgo.NewReader(s.left); err == nil {
-			r.SetSnaplen(min(r.Snaplen(), mostPacket))
+		var old *pcapgo.Reader
+		if old, err = pcapgo.NewReader(s.left); err == nil {
+			old.SetSnaplen(min(old.Snaplen(), mostPacket))
 		}
-		s.reader = r
+		s.reader = old
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: it is no capture in the format pcap or pcapng: %w", f.Name, err)
 	}
-	return s, nil
+	if err = s.advance(r); errors.Is(err, io.EOF) {
+		err = fmt.Errorf("%s: it has no packet", f.Name)
+	}
+	return s, err
 }
 
 // advance reads the next packet, in the place of the data before. The error is io.EOF at the end.
@@ -123,13 +127,8 @@ func (s *source) advance(r *Result) (err error) {
 func each(files []File, r *Result, take func(*packet) error) error {
 	var sources []*source
 	for _, f := range files {
-		s, err := open(f)
+		s, err := open(f, r)
 		if err != nil {
-			return err
-		}
-		if err := s.advance(r); errors.Is(err, io.EOF) {
-			return fmt.Errorf("%s: it has no packet", f.Name)
-		} else if err != nil {
 			return err
 		}
 		sources = append(sources, s)

@@ -108,7 +108,7 @@ func (h *half) fix(b []byte) (int, []byte) {
 		switch possible := err == nil && size <= mostMessage; {
 		case possible && len(b) < size:
 			return 0, nil
-		case possible && sealed(b[:size-fixTrailer], b[size-fixTrailer:size]):
+		case possible && string(b[size-fixTrailer:size]) == fmt.Sprintf("10=%03d%s", sum(b[:size-fixTrailer]), fixEnd):
 			_, value, _ := bytes.Cut(b[:size-fixTrailer], []byte(fixEnd+h.Tag+"="))
 			value, _, _ = bytes.Cut(value, []byte(fixEnd))
 			return size, append([]byte(nil), value...)
@@ -120,11 +120,10 @@ func (h *half) fix(b []byte) (int, []byte) {
 	return max(len(b)-len(fixBegin)+1, 1), nil
 }
 
-// sealed reports whether the end of a message of FIX is the checksum of what is before.
-func sealed(before, end []byte) bool {
-	var sum byte
-	for _, b := range before {
-		sum += b
+// sum is the checksum of FIX.
+func sum(bytes []byte) (all byte) {
+	for _, b := range bytes {
+		all += b
 	}
-	return string(end) == fmt.Sprintf("10=%03d%s", sum, fixEnd)
+	return all
 }

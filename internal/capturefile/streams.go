@@ -24,22 +24,14 @@ const (
 type analysis struct {
 	Options
 	Result
-	record      func(ns int64)
-	assembler   *reassembly.Assembler
-	connections int64
-	open        int
-	// err is the first error of a stream.
-	err error
+	record    func(ns int64)
+	assembler *reassembly.Assembler
+	// err is the first error of a stream. connections were followed, of which some are open.
+	err               error
+	connections, open int64
 	// young and old are messages that wait; turned is when young began.
 	young, old map[string]waiting
 	turned     int64
-}
-
-func newAnalysis(o Options, record func(int64)) *analysis {
-	a := &analysis{Options: o, Result: Result{Servers: o.Servers}, record: record, young: map[string]waiting{}, old: map[string]waiting{}}
-	a.assembler = reassembly.NewAssembler(reassembly.NewStreamPool(a))
-	a.assembler.MaxBufferedPagesTotal, a.assembler.MaxBufferedPagesPerConnection = mostPages, mostPagesEach
-	return a
 }
 
 func (a *analysis) packet(p *packet) error {
@@ -57,11 +49,10 @@ func (a *analysis) packet(p *packet) error {
 		}
 		return nil
 	}
-	var ports gopacket.Flow
+	flow, ports := network.NetworkFlow(), gopacket.Flow{}
 	if transport != nil {
 		ports = transport.TransportFlow()
 	}
-	flow := network.NetworkFlow()
 	source, target := end(flow.Src(), ports.Src()), end(flow.Dst(), ports.Dst())
 	tcp, _ := transport.(*layers.TCP)
 	udp, _ := transport.(*layers.UDP)
@@ -121,11 +112,11 @@ type stream struct {
 
 // begins reports whether a direction of a connection can begin with a segment.
 func (a *analysis) begins(tcp *layers.TCP) bool {
-	known := tcp.SYN || len(tcp.Payload) > 0 && (a.MidStream || a.Match == MatchFIX)
-	if !known && len(tcp.Payload) > 0 {
-		a.Older++
+	if tcp.SYN || len(tcp.Payload) == 0 || a.MidStream || a.Match == MatchFIX {
+		return tcp.SYN || len(tcp.Payload) > 0
 	}
-	return known
+	a.Older++
+	return false
 }
 
 // New begins a connection.

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -76,10 +77,9 @@ func (c *captureAnalysis) run(ctx context.Context, names []string, stdin io.Read
 	}
 	for _, s := range c.servers {
 		end, err := netip.ParseAddrPort(s)
-		if a, ofAddress := netip.ParseAddr(s); ofAddress == nil {
-			end, err = netip.AddrPortFrom(a, 0), nil
-		}
-		if err != nil {
+		if a, alone := netip.ParseAddr(s); alone == nil {
+			end = netip.AddrPortFrom(a, 0)
+		} else if err != nil {
 			return nil, fmt.Errorf("--server: %.80q is neither ADDR:PORT nor ADDR, such as 192.0.2.1:12001 or [2001:db8::1]:12001", s)
 		}
 		c.Servers = append(c.Servers, netip.AddrPortFrom(end.Addr().Unmap(), end.Port()))
@@ -103,23 +103,12 @@ func (c *captureAnalysis) run(ctx context.Context, names []string, stdin io.Read
 	}
 	recorder := result.NewRecorder()
 	r, err := capturefile.Analyze(ctx, files, c.Options, func(ns int64) { recorder.Record(max(ns, 1)) })
-	if err != nil {
-		return nil, err
-	}
-	if c.form == "hlog" && r.Lost+r.Unmatched+r.Gaps > 0 {
+	if err == nil && c.form == "hlog" && r.Lost+r.Unmatched+r.Gaps > 0 {
 		fmt.Fprintf(stderr, "%d requests have no answer, %d answers no request, and %d bytes were not captured, which a histogram log does not say\n", r.Lost, r.Unmatched, r.MissingBytes)
 	}
-	h, err := recorder.Histogram()
-	if err != nil {
-		return nil, err
-	}
-	return c.print(r, h)
-}
-
-// print prints the counts and the distribution in the form that was asked for.
-func (c *captureAnalysis) print(r capturefile.Result, h result.Histogram) ([]byte, error) {
-	d, err := result.NewMerger().Add(h)
-	if err != nil {
+	h, failed := recorder.Histogram()
+	d, corrupt := result.NewMerger().Add(h)
+	if err := errors.Join(err, failed, corrupt); err != nil {
 		return nil, err
 	}
 	counts, lines := map[string]any{"definition": definition}, []string{definition}
