@@ -28,7 +28,7 @@ func newAccept(c *cluster) *cobra.Command {
 		Short: "Accept a result of a node manually: it becomes the baseline, and the node is verified",
 		Long: "Accept the result of a LatencyBenchmark that a LatencyGate created for a node, whatever its verdict. The result becomes the\n" +
 			"baseline of the node's next result, and the node is verified. BENCHMARK is one of status.history of the node's\n" +
-			"LatencyVerification GATE.NODE. --selector selects nodes of the gate by labels: the command then accepts the last result of\n" +
+			"LatencyVerification GATE.NODE. The flag --selector selects nodes of the gate by labels: the command then accepts the last result of\n" +
 			"each node that is Failed or Inconclusive.\n\n" +
 			"The command prints the result, and waits until the operator has accepted or refused the result. The command needs the rights\n" +
 			"to get and patch latencyverifications (ClusterRole tailgate-gate-operate) and, with --selector, to list nodes.",
