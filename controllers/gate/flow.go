@@ -44,7 +44,7 @@ type step struct {
 	// reason and message belong to the new state or, with eventNotAccepted and eventReleased, to a Kubernetes event.
 	reason, message string
 	changed         []v1alpha1.IdentityChange // what made the node unverified, for eventChanged
-	chosen          bool                      // a user may have chosen it, for eventHeldUp
+	chosen          bool                      // a user may have chosen what was measured
 	outcome         v1alpha1.VerdictOutcome   // of the benchmark; empty if it does not count
 	// suspect is the peer with which the node failed, for eventOtherPeer, and benchmark the one that was created, for eventStarted.
 	suspect   string

@@ -29,18 +29,14 @@ import (
 )
 
 type Agent struct {
-	Task        plan.Task
-	Node, PodIP string
-	// Key is the secret that only the pods of the benchmark have.
-	Key     string
-	Tools   tool.Registry
-	Scratch string
-	// Log receives the framed result, and a line for each event between the cells.
-	Log io.Writer
-	// TerminationLog is the path of the file that becomes the container's termination message.
-	TerminationLog string
-	// Root is "/", except in tests.
-	Root string
+	Task           plan.Task
+	Node, PodIP    string
+	Key            string // the secret that only the pods of the benchmark have
+	Tools          tool.Registry
+	Scratch        string
+	Log            io.Writer // gets the framed result, and a line for each event between cells
+	TerminationLog string    // the file that becomes the container's termination message
+	Root           string    // "/", except in tests
 }
 
 // Run performs the task. It always writes a termination message, and returns the error, if any.
@@ -73,7 +69,6 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
-// reasonOf returns the outcome of a run that ended with an error, or else another one.
 func reasonOf(err error, otherwise string) string {
 	if f, ok := errors.AsType[*tool.Failure](err); ok {
 		return f.Reason
@@ -137,12 +132,10 @@ func (a *Agent) measure(ctx context.Context) (result.Document, error) {
 
 type endpoint struct {
 	*Agent
-	driver  tool.Driver
-	environ []string
-	// cpus are the CPUs that the agent and the tool may use, in the order of host.order.
-	cpus []int
-	// cpusAllowed lists the CPUs that the agent was allowed to use before it pinned itself.
-	cpusAllowed            string
+	driver                 tool.Driver
+	environ                []string
+	cpus                   []int  // the agent and the tool may use them, in the order of host.order
+	cpusAllowed            string // the CPUs that the agent might use before it pinned itself
 	measuringCPU, agentCPU int
 	// watch counts events while the tool's processes run; command is that of the last process. voluntary and involuntary count the
 	// context switches of the processes that have ended.
@@ -162,7 +155,6 @@ func (e *endpoint) logf(format string, args ...any) {
 	fmt.Fprintf(e.Log, format+"\n", args...)
 }
 
-// document returns the result before the first cell.
 func (e *endpoint) document(address string) result.Document {
 	evidence := (host{root: e.Root, parent: e.Task.Parent, borrowed: e.Task.Borrowed}).gather(e.measuringCPU, e.cpus, e.iface, e.environ)
 	e.watch = host{root: e.Root}.watch(e.iface.Name, e.measuringCPU)
@@ -185,7 +177,6 @@ func (e *endpoint) scratch(name string) (string, error) {
 	return dir, nil
 }
 
-// start starts a tool, and the watch that counts events while it runs.
 func (e *endpoint) start(c tool.Command, cpus []int, dir string, l *link) (*process, error) {
 	e.command = c
 	before, mhz := l.traffic(), speed(e.measuringCPU)
@@ -198,7 +189,6 @@ func (e *endpoint) start(c tool.Command, cpus []int, dir string, l *link) (*proc
 	return p, nil
 }
 
-// account adds the events during an ended process, and the evidence of its messages' path.
 func (e *endpoint) account(p *process, cell string, l *link) {
 	grown := e.watch.end()
 	p.path.MHzAfter = speed(e.measuringCPU)
@@ -212,7 +202,6 @@ func (e *endpoint) account(p *process, cell string, l *link) {
 	}
 }
 
-// conclude completes the evidence when the last tool has ended.
 func (e *endpoint) conclude(evidence *result.Evidence) {
 	evidence.VoluntarySwitches, evidence.InvoluntarySwitches = e.voluntary, e.involuntary
 	e.watch.settle()

@@ -16,7 +16,6 @@ type capturing struct {
 	recorder *result.Recorder
 }
 
-// beginCapture captures the messages of a cell, if the task requests it and there are answers.
 func (e *endpoint) beginCapture(cell tool.Cell, connection net.Conn) (*capturing, error) {
 	if !e.Task.Capture || cell.Stream {
 		return nil, nil

@@ -32,7 +32,6 @@ func (h host) cgroups(controller, file2, file1 string) (dirs []string, version s
 	return nil, ""
 }
 
-// cgroupDir returns the folder of the process's cgroup and its mount, as the agent sees them.
 func (h host) cgroupDir(controller string) (dir, top string) {
 	dir, top = cgroupDir(h.read(h.proc("mountinfo")), h.read(h.proc("cgroup")), controller)
 	if h.pid != 0 && dir != "" {

@@ -72,7 +72,6 @@ func (e *endpoint) drive(ctx context.Context) (result.Document, error) {
 	return document, nil
 }
 
-// takeResult copies the server's result from the connection to the log.
 func (e *endpoint) takeResult(l *link) error {
 	if err := l.conn.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
 		return err

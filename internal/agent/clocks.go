@@ -13,8 +13,7 @@ type clocks struct {
 	raw, monotonic, wall, boot, ticks int64
 }
 
-// apart is the longest time for a reading of all clocks, in ns; readings is the number of tries.
-const apart, readings = 5_000, 20
+const apart, readings = 5_000, 20 // ns for a reading of all clocks, and how often to try
 
 func readClocks() clocks {
 	var best clocks
@@ -52,8 +51,7 @@ func (c clocks) since(before clocks) tool.Clocks {
 }
 
 const (
-	// batch is the number of additions timed together: about 50 µs, with few interrupts.
-	batch   = 200_000
+	batch   = 200_000 // additions timed together: about 50 µs, with few interrupts
 	batches = 20
 	mostMHz = 20_000
 )

@@ -38,13 +38,11 @@ type answer struct {
 	Error  string `json:"error,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	// Worked is true, in the answer to end, if Error does not end a run that measured.
-	Worked bool `json:"worked,omitempty"`
-	// Note is the last line that the tool's server printed, in the answer to end.
-	Note string `json:"note,omitempty"`
+	Worked bool   `json:"worked,omitempty"`
+	Note   string `json:"note,omitempty"` // in the answer to end: the server's last line
 	// Said has the last maxSaid bytes of an interrupted server, in the answer to end.
 	Said []byte `json:"said,omitzero"`
-	// CPU is the CPU to which the tool's server is pinned, in the answer to prepare.
-	CPU int `json:"cpu,omitempty"`
+	CPU  int    `json:"cpu,omitempty"` // in the answer to prepare: of the tool's server
 }
 
 const (
@@ -53,8 +51,7 @@ const (
 	verbEnd     = "end"
 	verbDone    = "done"
 
-	// maxLine bounds a line of the protocol, in bytes.
-	maxLine = 16 << 10
+	maxLine = 16 << 10 // bytes of a line of the protocol
 	// maxSaid bounds Said, in bytes: it grows by a third in base64, and has to fit in a line.
 	maxSaid = 8 << 10
 	// maxWords bounds Error and Note of an answer, each in bytes: JSON encodes a byte in up to six.
@@ -85,7 +82,6 @@ func newLink(conn net.Conn) *link {
 	return l
 }
 
-// tcp returns the connection below TLS.
 func (l *link) tcp() (*net.TCPConn, bool) {
 	conn := l.conn
 	if secured, ok := conn.(*tls.Conn); ok {

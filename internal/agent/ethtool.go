@@ -48,15 +48,12 @@ func (e ethtool) askWords(size int, begin ...uint32) []uint32 {
 	return words
 }
 
-// Sets of names that a driver provides.
 const (
 	setStatistics   = 1
 	setPrivateFlags = 2
 	setFeatures     = 4
-	// nameLength is the length of each name, in bytes.
-	nameLength = 32
-	// maxNames bounds a set: Linux has 64 features today.
-	maxNames = 1024
+	nameLength      = 32   // bytes of each name
+	maxNames        = 1024 // of a set: Linux has 64 features today
 )
 
 // names returns the names of a set, in the order of their bits.

@@ -24,13 +24,10 @@ const unknown = -1
 
 // host reads what the pod sees of the machine, below a root. What cannot be read is unknown.
 type host struct {
-	root string
-	// parent is the name, on the node, of the interface below an ipvlan or macvlan.
-	parent string
-	// borrowed is true if the allocated devices are not those of the interface.
-	borrowed bool
-	// pid is a process of another container whose cgroups count; 0: the agent's own.
-	pid int
+	root     string
+	parent   string // the name, on the node, of the interface below an ipvlan or macvlan
+	borrowed bool   // the allocated devices are not those of the interface
+	pid      int    // a process of another container whose cgroups count; 0: the agent's own
 }
 
 // proc returns the path of a file in /proc of the process whose cgroups count.
@@ -49,10 +46,8 @@ func (h host) read(path string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// maxFile bounds what is read of a file of /proc, /sys or /etc, in bytes; most have one line.
-const maxFile = 1 << 20
+const maxFile = 1 << 20 // bytes of a file of /proc, /sys or /etc; most have one line
 
-// content returns the content of a file, or its first maxFile bytes.
 func (h host) content(path string) ([]byte, error) {
 	file, err := os.Open(filepath.Join(h.root, path))
 	if err != nil {

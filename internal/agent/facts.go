@@ -27,18 +27,14 @@ const (
 	// maxValue bounds the value of a fact, and maxCmdline the kernel's command line, in bytes.
 	maxValue   = 512
 	maxCmdline = 2048
-	// maxKey bounds a key, which may come from the environment.
-	maxKey = 128
-	// maxFacts bounds all facts together, in bytes of JSON.
-	maxFacts = 8 << 10
-	// none is the value of a list that was read and is empty.
-	none = "none"
+	maxKey     = 128     // bytes of a key, which may come from the environment
+	maxFacts   = 8 << 10 // bytes of all facts together, as JSON
+	none       = "none"  // the value of a list that was read and is empty
 )
 
 // facts holds conditions by the keys of result.Keys, as far as they could be read.
 type facts map[string]string
 
-// set stores a value, if it is not empty, as one line of bounded length.
 func (f facts) set(key, value string) { f.setUpTo(maxValue, key, value) }
 
 func (f facts) setUpTo(limit int, key, value string) {
@@ -374,7 +370,6 @@ var (
 	toolPrefixes   = append([]string{"EF", "VMA", "XLIO", "LD", "MALLOC", "GLIBC"}, optionPrefixes...)
 )
 
-// begins reports whether the name of a variable begins with one of the prefixes and an underscore.
 func begins(name string, prefixes []string) bool {
 	prefix, _, long := strings.Cut(name, "_")
 	return long && slices.Contains(prefixes, prefix)

@@ -17,13 +17,10 @@ import (
 
 type Inspector struct {
 	Node, PodIP string
-	// Interface is the interface to inspect; if it is empty, the interface of PodIP.
-	Interface string
-	// Peer is another pod's address on the network of the interface; may be empty.
-	Peer    string
-	Environ []string
-	// Root is "/", except in tests.
-	Root string
+	Interface   string // to inspect; empty: the interface of PodIP
+	Peer        string // another pod's address on the network of the interface; may be empty
+	Environ     []string
+	Root        string // "/", except in tests
 }
 
 const maxNICs = 64

@@ -22,8 +22,7 @@ import (
 )
 
 const (
-	// attachTimeout bounds how long the measured interface may take to get an address.
-	attachTimeout     = 10 * time.Second
+	attachTimeout     = 10 * time.Second // for the measured interface to get an address
 	maxInterfaceNames = 24
 )
 
@@ -85,7 +84,6 @@ func (e *endpoint) addressOn(ctx context.Context, wanted string, choose func([]n
 	}
 }
 
-// noCarrier returns a clause for a message if the measured interface has no carrier.
 func (e *endpoint) noCarrier(conjunction string) string {
 	if e.iface.Name == "" || (host{root: e.Root}).carrier(e.iface.Name) != "0" {
 		return ""
@@ -211,7 +209,6 @@ func leavesBy(iface net.Interface, from, to net.IP) error {
 	return wrongWay(to, by, iface)
 }
 
-// wrongWay returns an error if messages leave by another interface than the one that was asked for.
 func wrongWay(to net.IP, by, asked net.Interface) error {
 	if by.Index == asked.Index {
 		return nil

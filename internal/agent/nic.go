@@ -128,7 +128,6 @@ func (h host) lower(iface string) string {
 	return iface
 }
 
-// lowers returns the interfaces on which one is built directly.
 func (h host) lowers(iface string) []string {
 	return text.Of(h.glob("sys/class/net/"+iface+"/lower_*"), func(path string) string { return strings.TrimPrefix(filepath.Base(path), "lower_") })
 }

@@ -247,7 +247,6 @@ func (h host) unknownSettings(library string, env map[string]string) ([]string, 
 
 func (e *endpoint) accelerated() bool { return e.Task.Acceleration == v1alpha1.AccelerationOnload }
 
-// onloadFailure returns why a process could not use Onload, as far as its output says.
 func (e *endpoint) onloadFailure(p *process) error {
 	if !e.accelerated() {
 		return nil

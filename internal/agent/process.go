@@ -25,29 +25,23 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// maxOutput bounds how much of a tool's output is kept, in bytes.
-const maxOutput = 4 << 20
+const maxOutput = 4 << 20 // bytes of a tool's output that are kept
 
-// outputGrace is how long the output of a tool that ended may stay open.
-const outputGrace = time.Second
+const outputGrace = time.Second // for the output of a tool that ended
 
 type process struct {
 	cmd            *exec.Cmd
 	stdout, stderr capped
 	done           chan struct{}
-	interrupt      bool // as in its tool.Command
-	// runDelay is how long the main thread waited for a CPU, in ns; -1: unknown.
-	runDelay int64
-	// clocks are how far the clocks advanced from before its start until its end.
-	clocks tool.Clocks
-	// protocol is the protocol of its messages, and path describes the path that they took.
-	protocol v1alpha1.Protocol
-	path     result.Path
+	interrupt      bool              // as in its tool.Command
+	runDelay       int64             // ns that the main thread waited for a CPU; -1: unknown
+	clocks         tool.Clocks       // how far they advanced from before its start until its end
+	protocol       v1alpha1.Protocol // of its messages, and path is the path that they took
+	path           result.Path
 	// stackEvents count its Onload stacks, linkBefore the agents' connection.
 	stackEvents, linkBefore map[string]int64
 }
 
-// start starts a tool on CPUs, in its own process group, with environ and the command's variables.
 func start(c tool.Command, cpus []int, dir string, environ []string) (*process, error) {
 	path, err := present(c.Path)
 	if err != nil {
@@ -175,11 +169,9 @@ func (c *capped) Write(data []byte) (int, error) {
 }
 
 const (
-	// listenTimeout bounds a tool's start, apart from Onload's control plane.
-	listenTimeout = 10 * time.Second
+	listenTimeout = 10 * time.Second // for a tool's start, apart from Onload's control plane
 	listenPoll    = 10 * time.Millisecond
-	// tcpListen is the state of a listening TCP socket in /proc/net/tcp.
-	tcpListen = "0A"
+	tcpListen     = "0A" // the state of a listening TCP socket in /proc/net/tcp
 )
 
 // awaitListening waits until a port is bound, by the kernel's tables: a tool counts connections.

@@ -20,10 +20,8 @@ import (
 const (
 	// reachTimeout bounds a try, reachAgain the wait for a datagram, which may be lost.
 	reachTimeout, reachAgain = 5 * time.Second, time.Second
-	// smallDatagram fits any path.
-	smallDatagram = 64
-	// maxDatagram is the largest payload of UDP.
-	maxDatagram = 65507
+	smallDatagram            = 64    // fits any path
+	maxDatagram              = 65507 // the largest payload of UDP
 )
 
 func (i Inspector) endpoint() *endpoint {

@@ -21,10 +21,8 @@ import (
 )
 
 const (
-	// endGrace is how long a tool's server may take to end by itself after its client has ended.
-	endGrace = 200 * time.Millisecond
-	// interruptGrace is how long an interrupted server may take to print what it counted.
-	interruptGrace = 2 * time.Second
+	endGrace       = 200 * time.Millisecond // for a tool's server to end by itself after its client
+	interruptGrace = 2 * time.Second        // for an interrupted server to print what it counted
 )
 
 func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
@@ -101,7 +99,6 @@ func (e *endpoint) ownAddress(ctx context.Context) (net.Interface, net.IP, error
 	return iface, ip, err
 }
 
-// awaitClient listens, logs the address, and waits for this run's client; it rejects others.
 func (e *endpoint) awaitClient(ctx context.Context, address net.IP) (*link, error) {
 	listener, err := e.listen(ctx, address)
 	if err != nil {

@@ -27,9 +27,8 @@ type watch struct {
 	cpus  []int
 	iface string
 	// places are the indexes of the CPUs among possible CPUs, by which files are ordered; nil: unknown.
-	places []int
-	// limited are the folders of the cgroups that may have a quota, pressed has cpu.pressure.
-	limited []string
+	places  []int
+	limited []string // cgroups that may have a quota; pressed has cpu.pressure
 	pressed string
 	// datapath reads the interface's statistics, if any; datapathBefore are the first values.
 	datapath       func() map[string]int64
@@ -288,7 +287,6 @@ func cpuTimes(l []byte, cpus []int, all map[string]int64) {
 	}
 }
 
-// isOneOf reports whether a name such as cpu2 is that of one of the CPUs.
 func isOneOf(name string, cpus []int) bool {
 	digits, found := strings.CutPrefix(name, "cpu")
 	cpu, err := strconv.Atoi(digits)

@@ -19,8 +19,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// window is how long the events of a workload are counted.
-var window = time.Second
+var window = time.Second // in which the events of a workload are counted
 
 const (
 	// maxInspected bounds the interfaces of a pod, workloadMemory the agent's heap: its memory counts in the pod of the workload.

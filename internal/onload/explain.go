@@ -11,10 +11,8 @@ import (
 	"strings"
 )
 
-// Failure is a reason why a tool could not use Onload.
 type Failure struct {
-	// Outcome is AccelerationFailed, or ResourceUnavailable if another attempt may succeed.
-	Outcome string
+	Outcome string // AccelerationFailed, or ResourceUnavailable if another attempt may succeed
 	// Why is the reason, Remedy the advice, Words the line that was printed.
 	Why, Remedy, Words string
 	// Device: Onload's device could not be opened. Missing: its library was not preloaded.
@@ -25,7 +23,6 @@ type Failure struct {
 // also with a version. libonload_ext.so calls it; libonload_zf.so is TCPDirect.
 var libraryName = regexp.MustCompile(`^lib(?:citransport.*|onload(?:[.-].*)?)$`)
 
-// IsLibrary reports whether a path is that of Onload's library.
 func IsLibrary(path string) bool { return libraryName.MatchString(filepath.Base(path)) }
 
 // find returns the first of the known messages that a line has, with its groups by name.
@@ -61,12 +58,9 @@ type Said struct {
 	// Banner is the version printed at a stack's first use, Settings are by EF_CONFIG_DUMP.
 	Banner   string
 	Settings map[string]string
-	// Failure is why the tool could not use Onload: the first cause, or else the first consequence.
-	Failure *Failure
-	// Warnings are about settings and surroundings, each line once, in order.
-	Warnings []string
-	// Rest is the output without the lines that Onload always prints.
-	Rest []byte
+	Failure  *Failure // why it could not use Onload: the first cause, or else the first consequence
+	Warnings []string // about settings and surroundings, each line once, in order
+	Rest     []byte   // the output without the lines that Onload always prints
 }
 
 func Read(stderr []byte) Said {
@@ -100,8 +94,6 @@ func Read(stderr []byte) Said {
 	return said
 }
 
-// lines are the reasons and the messages.
-//
 //go:embed messages.tsv
 var lines string
 
@@ -116,11 +108,9 @@ const (
 
 // message is what Onload, or the dynamic linker about a library, prints on standard error.
 type message struct {
-	// says matches a part of its line.
-	says *regexp.Regexp
+	says *regexp.Regexp // matches a part of its line
 	rank
-	// why is its reason, unless byErrno has one.
-	why     *Failure
+	why     *Failure // its reason, unless byErrno has one
 	byErrno map[int]*Failure
 }
 

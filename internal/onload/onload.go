@@ -13,7 +13,6 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// The default library of each source.
 const (
 	// DevicePluginLibrary is where AMD's Onload operator mounts the library by default.
 	DevicePluginLibrary = "/opt/onload/usr/lib64/libonload.so"
@@ -21,7 +20,6 @@ const (
 	ImageLibrary = "libonload.so"
 )
 
-// The bounds of a profile from a ConfigMap.
 const (
 	MaxSettings = 64
 	// MaxName and MaxValue are in bytes.

@@ -16,31 +16,26 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// DefaultVariant is the name of the only variant of a spec without variants.
-const DefaultVariant = "default"
+const DefaultVariant = "default" // the only variant of a spec without variants
 
 // DefaultOnloadResource is the resource of AMD's device plugin that gives a pod Onload's devices.
 const DefaultOnloadResource = "amd.com/onload"
 
-// DefaultMessageSize, in bytes, is for specs with neither message sizes nor streams.
-const DefaultMessageSize = 64
+const DefaultMessageSize = 64 // bytes, for specs with neither message sizes nor streams
 
 // Run is one client pod and one server pod that measure every cell of one variant once.
 type Run struct {
 	// Name is unique in the benchmark's namespace; pods and the stored result are named after it.
-	Name  string
-	Round int32
-	// Variant is complete: the settings that it inherits from the spec are filled in.
-	Variant v1alpha1.Variant
-	// Cells are in the order of measurement.
-	Cells []tool.Cell
+	Name    string
+	Round   int32
+	Variant v1alpha1.Variant // complete: with the settings that it inherits from the spec
+	Cells   []tool.Cell      // in the order of measurement
 }
 
 // Rounds returns the spec's rounds and those by which the plan was extended, which come last.
 func Rounds(b *v1alpha1.LatencyBenchmark) int32 { return b.Spec.Rounds + b.Status.ExtendedRounds }
 
-// defaultMaxRounds is the number of rounds after which the rules are evaluated for the last time.
-const defaultMaxRounds = 20
+const defaultMaxRounds = 20 // after which the rules are evaluated for the last time
 
 // MaxRounds returns after how many rounds the rules are evaluated last; without rules, the spec's.
 func MaxRounds(spec v1alpha1.LatencyBenchmarkSpec) int32 {
@@ -258,8 +253,7 @@ func Deadline(d tool.Driver, cells []tool.Cell) time.Duration {
 	return sum
 }
 
-// prepareAllowance is the longest time for a server to listen and raw samples to be read.
-const prepareAllowance = 15 * time.Second
+const prepareAllowance = 15 * time.Second // for a server to listen and raw samples to be read
 
 func rotate[T any](all []T, by int) []T {
 	if len(all) == 0 {

@@ -13,29 +13,21 @@ import (
 
 // The ports of a run, in the pods' own network namespaces (or the nodes', with network type Host).
 const (
-	// ControlPort is the port on which the server's agent listens for the client's agent.
-	ControlPort = 22047
-	// ToolPort is the tool's server's. Some tools open ephemeral ports, too.
-	ToolPort = 22048
+	ControlPort = 22047 // the server's agent listens there for the client's agent
+	ToolPort    = 22048 // the tool's server's; some tools open ephemeral ports, too
 )
 
-// The inputs of an agent in its container.
 const (
-	// Scratch is the directory to which the tools write their raw samples.
-	Scratch = "/scratch"
+	Scratch = "/scratch" // where the tools write their raw samples
 	// EnvTask has the Task, EnvNode and EnvPodIP the pod's, EnvKey the Secret's key.
-	EnvTask  = "TAILGATE_TASK"
-	EnvNode  = "TAILGATE_NODE"
-	EnvPodIP = "TAILGATE_POD_IP"
-	EnvKey   = "TAILGATE_KEY"
-	// EnvInterface is inspected by an agent; empty: that of the pod's address.
-	EnvInterface = "TAILGATE_INTERFACE"
-	// EnvContainer is the ID of the container that an agent inspects, instead of the node, or empty.
-	EnvContainer = "TAILGATE_CONTAINER"
-	// EnvPeer is another pod's address, which an inspecting agent tries, or empty.
-	EnvPeer = "TAILGATE_PEER"
-	// EnvFolder is, without Kubernetes, for raw samples and the last message.
-	EnvFolder = "TAILGATE_FOLDER"
+	EnvTask      = "TAILGATE_TASK"
+	EnvNode      = "TAILGATE_NODE"
+	EnvPodIP     = "TAILGATE_POD_IP"
+	EnvKey       = "TAILGATE_KEY"
+	EnvInterface = "TAILGATE_INTERFACE" // to inspect; empty: that of the pod's address
+	EnvContainer = "TAILGATE_CONTAINER" // ID of the container to inspect, not the node; or empty
+	EnvPeer      = "TAILGATE_PEER"      // the address of a pod that an inspecting agent tries
+	EnvFolder    = "TAILGATE_FOLDER"    // without Kubernetes: for raw samples and the last message
 )
 
 // Task is the work of one agent. The controller passes it to the pod as JSON in the environment.

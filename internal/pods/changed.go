@@ -19,8 +19,7 @@ const (
 	// maxChanges bounds Changed's list, maxChange each change, in bytes.
 	maxChanges = 32
 	maxChange  = 200
-	// maxQuoted is the largest length of a value that is quoted, in bytes.
-	maxQuoted = 80
+	maxQuoted  = 80 // bytes of a value that is quoted
 )
 
 // Changed lists how a pod in the API (got) differs from the operator's (want) in what a measurement

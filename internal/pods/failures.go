@@ -22,7 +22,6 @@ type Trouble struct {
 	Final        bool
 }
 
-// Message returns the observation and what to do.
 func (t Trouble) Message() string {
 	if t.Remedy == "" {
 		return t.Said
@@ -118,7 +117,6 @@ func troubled(outcome, remedy, format string, args ...any) Trouble {
 	return Trouble{Outcome: outcome, Said: fmt.Sprintf(format, args...), Remedy: remedy}
 }
 
-// cause is a part of a message, and what to do about it.
 type cause struct{ said, remedy string }
 
 // missingFile matches the path of a file that a plugin did not find.
@@ -240,8 +238,7 @@ func AgentOf(p *corev1.Pod) *corev1.ContainerStatus {
 	return nil
 }
 
-// maxSaid is the maximum length, in bytes, of a foreign message inside one of ours.
-const maxSaid = 400
+const maxSaid = 400 // bytes of a foreign message inside one of ours
 
 // unallocated returns the extended resource that the scheduler had counted and the kubelet could
 // not allocate: the scheduler learns up to ten seconds later that a device plugin ended. Just

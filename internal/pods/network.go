@@ -76,8 +76,7 @@ func selection(e Endpoint) (foreign.Selection, error) {
 
 // FieldError says why a field of a network cannot be used.
 type FieldError struct {
-	// Path is below the member of the network's type.
-	Path  string
+	Path  string // below the member of the network's type
 	Cause error
 }
 

@@ -22,11 +22,9 @@ import (
 )
 
 const (
-	Container = "agent"
-	// Interface is the measured one on a secondary network; the pod requests the name.
-	Interface = "net1"
-	// StartAllowance is for image and network; the operator's timeout must be shorter.
-	StartAllowance = 10 * time.Minute
+	Container      = "agent"
+	Interface      = "net1"           // measured on a secondary network; the pod requests the name
+	StartAllowance = 10 * time.Minute // image and network; the operator's timeout must be shorter
 	// GracePeriodSeconds is how long the operator's pods may take to end when they are deleted.
 	GracePeriodSeconds = 2
 	Agent              = "/usr/local/bin/tailgate-agent"
@@ -34,23 +32,18 @@ const (
 
 // Endpoint is one side of an attempt at a run.
 type Endpoint struct {
-	Benchmark *v1alpha1.LatencyBenchmark
-	Image     string
-	// ToolImage has tools used before Image's, or is empty. It only is mounted.
-	ToolImage  string
-	PullPolicy corev1.PullPolicy
-	// ServiceAccount is the pod's, without its token; empty: the namespace's default.
-	ServiceAccount string
+	Benchmark      *v1alpha1.LatencyBenchmark
+	Image          string
+	ToolImage      string // has tools used before Image's, or is empty; it only is mounted
+	PullPolicy     corev1.PullPolicy
+	ServiceAccount string // the pod's, without its token; empty: the namespace's default
 	Node           string
 	Variant        v1alpha1.Variant
 	Task           plan.Task
-	// Scratch is true if the tool writes files at this end.
-	Scratch bool
-	// Name is the name of the pod; if it is empty, the function Name gives it.
-	Name string
+	Scratch        bool   // the tool writes files at this end
+	Name           string // of the pod; empty: the function Name gives it
 }
 
-// Name returns the name of the pod for one role in an attempt at a run.
 func Name(run string, attempt int32, role string) string {
 	return fmt.Sprintf("%s-a%d-%s", run, attempt, role)
 }
@@ -93,7 +86,6 @@ func Secret(b *v1alpha1.LatencyBenchmark, key string) *corev1.Secret {
 	}
 }
 
-// agentPod returns a pod that runs a verb of the agent on a node.
 func agentPod(image string, pull corev1.PullPolicy, serviceAccount, node, verb string, deadline time.Duration) *corev1.Pod {
 	return &corev1.Pod{Spec: corev1.PodSpec{
 		RestartPolicy:         corev1.RestartPolicyNever,
@@ -288,26 +280,19 @@ type Inspection struct {
 	Node  string
 	Named bool
 	// Benchmark is a benchmark whose pods this one resembles; nil: one without settings.
-	Benchmark *v1alpha1.LatencyBenchmark
-	// Image contains the agent, and PullPolicy says when it is pulled.
-	Image      string
-	PullPolicy corev1.PullPolicy
-	// ServiceAccount is the pod's; empty: the namespace's default.
-	ServiceAccount string
-	// CPUs are whole and exclusive; 0: shared ones, which always fit.
-	CPUs int32
-	// Devices are extended resources. The pod requests one of each.
-	Devices []string
-	// Network is attached at Interface; nil: no network is attached.
-	Network *foreign.Selection
-	// Answers makes a pod that others reach; Peer is its address, or empty.
-	Answers  bool
-	Peer     string
-	Deadline time.Duration
+	Benchmark      *v1alpha1.LatencyBenchmark
+	Image          string // contains the agent; PullPolicy says when it is pulled
+	PullPolicy     corev1.PullPolicy
+	ServiceAccount string             // the pod's; empty: the namespace's default
+	CPUs           int32              // whole and exclusive; 0: shared ones, which always fit
+	Devices        []string           // extended resources; the pod requests one of each
+	Network        *foreign.Selection // attached at Interface; nil: no network is attached
+	Answers        bool               // a pod that others reach; Peer is its address, or empty
+	Peer           string
+	Deadline       time.Duration
 }
 
-// inspectMemory is plenty for the agent alone.
-var inspectMemory = resource.MustParse("64Mi")
+var inspectMemory = resource.MustParse("64Mi") // plenty for the agent alone
 
 // Inspect returns the pod, like a benchmark's, that inspects a node for kubectl tailgate doctor.
 func Inspect(i Inspection) *corev1.Pod {
