@@ -33,10 +33,11 @@ type captureAnalysis struct {
 
 func newCapture() *cobra.Command {
 	group := &cobra.Command{Use: "capture", Short: "Measure a server's time to answer from packet captures, without a cluster", Args: takes("a verb: analyze", 0, 0)}
+	group.RunE = func(*cobra.Command, []string) error { return errors.New("capture: name a verb: " + name + " capture analyze FILE...") }
 	c := &captureAnalysis{}
 	forms := []string{"table", "json", "hlog"}
 	cmd := &cobra.Command{
-		Use:   "analyze FILE... [--server ADDR:PORT] --size N",
+		Use:   "analyze FILE... [--server ADDR:PORT] [--size N | --match fix:TAG]",
 		Short: "Print the latencies from requests to answers in captures: percentiles, events, and what was lost",
 		Long: "Print the latencies from requests to answers in captures. A capture is a pcap or pcapng file, or gzip of it; - is standard input.\n" +
 			"Several files are merged by time. --match says what a request and its answer have in common, on whatever connections:\n\n" +

@@ -87,6 +87,15 @@ func TestCaptureAnalyze(t *testing.T) {
 	}
 }
 
+// TestCaptureVerb: capture alone, or with another verb, is an error of one line.
+func TestCaptureVerb(t *testing.T) {
+	for _, args := range [][]string{{"capture"}, {"capture", "replay"}, {"capture", "analyze"}} {
+		if code, stdout, stderr := run(args...); code != 1 || stdout != "" || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "analyze") {
+			t.Errorf("%v: code %d, %q and %q", args, code, stdout, stderr)
+		}
+	}
+}
+
 // TestCaptureVerdict judges rounds from captures: the candidate is 10 % slower, or as fast.
 func TestCaptureVerdict(t *testing.T) {
 	rounds := func(side string, median int64) (logs []string) {
