@@ -324,7 +324,6 @@ func startedAgain(p *corev1.Pod) bool {
 	return c != nil && (c.RestartCount > 0 || c.LastTerminationState.Terminated != nil)
 }
 
-// maxSaid is the maximum length, in bytes, of a foreign message inside one of ours.
 const maxSaid = 400
 
 func oneLine(s string) string { return text.OneLine(s, maxSaid) }

@@ -52,9 +52,8 @@ type Verifications struct {
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencyverifications/status,verbs=update
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencybenchmarks,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups="",resources=nodes/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=nodes/status;pods/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;delete
-// +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
 
 const workers = 8 // nodes that are reconciled at once; they do not depend on each other
 

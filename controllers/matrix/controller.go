@@ -47,8 +47,7 @@ type Reconciler struct {
 }
 
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencymatrices,verbs=get;list;watch;delete
-// +kubebuilder:rbac:groups=tailgate.dev,resources=latencymatrices/status,verbs=update
-// +kubebuilder:rbac:groups=tailgate.dev,resources=latencymatrices/finalizers,verbs=update
+// +kubebuilder:rbac:groups=tailgate.dev,resources=latencymatrices/status;latencymatrices/finalizers,verbs=update
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencybenchmarks,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch

@@ -16,12 +16,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-func sortedNumbers[V any](m map[string]V) []string {
-	return slices.SortedFunc(maps.Keys(m), func(a, b string) int {
-		return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
-	})
-}
-
 // smt checks whether other processes may run on the SMT sibling of the CPU.
 func smt(_ Observed, n Node) []Line {
 	i := n.seen()

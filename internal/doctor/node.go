@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -167,7 +168,9 @@ func perNUMANode(n Node) string {
 		return ""
 	}
 	var parts []string
-	for _, node := range sortedNumbers(l.Inspection.NUMA) {
+	// The numbers have no leading zeros.
+	byNumber := func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) }
+	for _, node := range slices.SortedFunc(maps.Keys(l.Inspection.NUMA), byNumber) {
 		cpus, err := result.ParseCPUs(l.Inspection.NUMA[node])
 		if err != nil {
 			return ""

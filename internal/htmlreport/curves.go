@@ -60,7 +60,6 @@ type strip struct {
 	Slowest *slowest
 }
 
-// stripRow summarizes the course of one round.
 type stripRow struct {
 	Round     int32
 	Intervals int
@@ -274,7 +273,6 @@ func courseOf(name string, c report.Series, most int) (strip, []courseData) {
 	return s, course
 }
 
-// fill adds intervals and returns their summary.
 func (c *courseData) fill(intervals []tool.Interval, shown func(int64) int64) stripRow {
 	row := stripRow{Round: c.N, Intervals: len(intervals), Length: seconds(intervals[0].LengthNs)}
 	c.Step, c.Lost = intervals[0].LengthNs/1e6, map[int]int64{}

@@ -50,8 +50,7 @@ func (e *evidence) parts(rows []evidenceRow, names, most float64) [][2]int {
 
 type evidenceRow struct {
 	Key, Meaning string
-	// Fingerprint is true for a condition that must be equal for results to be comparable.
-	Fingerprint bool
+	Fingerprint  bool
 	// Rounds: a column has several values. Variants: columns of a role differ. Ends: ends do.
 	Rounds, Variants, Ends bool
 	// Values has one for each column, or one that is equal everywhere.

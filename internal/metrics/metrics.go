@@ -201,7 +201,6 @@ func (a *Activity) Observe(old, b *v1alpha1.LatencyBenchmark) {
 	}
 }
 
-// ObserveHold records how long it took to hold back a node that changed.
 func (a *Activity) ObserveHold(took time.Duration) {
 	if a != nil {
 		a.hold.Observe(max(0, took.Seconds()))

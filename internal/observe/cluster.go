@@ -122,7 +122,7 @@ func (c *Cluster) Read(ctx context.Context, o *preflight.Observed) (err error) {
 // Room adds the resources that pods use on the nodes and, without a priority class, the default
 // one, which decides which pods would be preempted. Pods are most of a large cluster's data: they
 // are not read for a rejected benchmark.
-func (c *Cluster) Room(ctx context.Context, o *preflight.Observed) (err error) {
+func (c *Cluster) Room(ctx context.Context, o *preflight.Observed) error {
 	if o.Driver == nil || preflight.NetworkNamespace(*o) != nil {
 		return nil
 	}
@@ -140,8 +140,12 @@ func (c *Cluster) Room(ctx context.Context, o *preflight.Observed) (err error) {
 			return fmt.Errorf("listing priority classes: %w", err)
 		}
 	}
-	o.Pods, err = c.occupying(ctx, preflight.Matching(*o))
-	return err
+	o.Pods = nil
+	return PodsOn(ctx, c.Live, preflight.Matching(*o), func(p *corev1.Pod) {
+		if p, ok := preflight.Occupying(p); ok {
+			o.Pods = append(o.Pods, p)
+		}
+	})
 }
 
 func (c *Cluster) readClasses(ctx context.Context, o *preflight.Observed) (err error) {
@@ -178,15 +182,6 @@ func (c *Cluster) networkDefinition(ctx context.Context, b *v1alpha1.LatencyBenc
 		definition.Deviceless = foreign.Deviceless(config, definition.ResourceName)
 	}
 	return definition, nil
-}
-
-func (c *Cluster) occupying(ctx context.Context, nodes []string) (all []preflight.Pod, err error) {
-	err = PodsOn(ctx, c.Live, nodes, func(p *corev1.Pod) {
-		if p, ok := preflight.Occupying(p); ok {
-			all = append(all, p)
-		}
-	})
-	return all, err
 }
 
 // PodsOn visits the unfinished pods of nodes.

@@ -183,8 +183,7 @@ type choice struct {
 	asks []ask
 	// used contains, by node, how much of asks its pods use, firm that of pods that stay.
 	used, firm map[string][]int64
-	// aligned lists, for each variant with devices, the devices that must be on the NUMA node of its CPUs.
-	aligned [][]corev1.ResourceName
+	aligned    [][]corev1.ResourceName
 	// filters are in the order in which they are applied. The first one that returns a reason rejects the node.
 	filters []*filter
 }

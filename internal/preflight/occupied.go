@@ -27,20 +27,16 @@ func Occupying(p *corev1.Pod) (Pod, bool) {
 	if p.Spec.NodeName == "" || pods.Ended(p) || benchmark {
 		return Pod{}, false
 	}
-	occupying := Pod{Name: p.Namespace + "/" + p.Name, Node: p.Spec.NodeName, Requests: requests(p)}
+	requests := map[corev1.ResourceName]int64{corev1.ResourcePods: 1}
+	// A container that is being resized counts with its new size.
+	for name, q := range resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}) {
+		requests[name] = amount(name, q)
+	}
+	occupying := Pod{Name: p.Namespace + "/" + p.Name, Node: p.Spec.NodeName, Requests: requests}
 	if p.Spec.Priority != nil {
 		occupying.Priority = *p.Spec.Priority
 	}
 	return occupying, true
-}
-
-// requests returns the amounts that the scheduler counts for a pod. A container that is being resized counts with its new size.
-func requests(p *corev1.Pod) map[corev1.ResourceName]int64 {
-	total := map[corev1.ResourceName]int64{corev1.ResourcePods: 1}
-	for name, q := range resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}) {
-		total[name] = amount(name, q)
-	}
-	return total
 }
 
 // amount returns a quantity in the unit of Pod.Requests.

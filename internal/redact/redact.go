@@ -227,11 +227,7 @@ func (n *Names) Apply(v any) any {
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for _, key := range slices.Sorted(maps.Keys(v)) {
-			replaced := key
-			if n.words[key] != "" {
-				replaced = n.words[key]
-			}
-			out[replaced] = n.Apply(v[key])
+			out[cmp.Or(n.words[key], key)] = n.Apply(v[key])
 		}
 		return out
 	}

@@ -45,7 +45,6 @@ type Collection struct {
 	tools []toolWarning
 }
 
-// Variant combines the runs of one variant.
 type Variant struct {
 	v1alpha1.Variant
 	Runs int

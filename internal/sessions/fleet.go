@@ -65,7 +65,7 @@ func keysOf(nodes []Node) []key {
 			}
 		}
 	}
-	keys := slices.SortedFunc(maps.Keys(found), compareKeys)
+	keys := slices.SortedFunc(maps.Keys(found), func(a, b key) int { return strings.Compare(a.String(), b.String()) })
 	return keys[:min(len(keys), v1alpha1.MaxSeries)]
 }
 

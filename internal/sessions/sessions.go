@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -27,8 +26,6 @@ const (
 )
 
 type key = v1alpha1.ComparedValue
-
-func compareKeys(a, b key) int { return strings.Compare(a.String(), b.String()) }
 
 // Level returns the median of the first rounds of a session; 0 if there is none, because messages were lost or nothing was measured.
 func Level(rounds []stats.Observation) int64 {
@@ -128,7 +125,10 @@ func Peers(reference []v1alpha1.ReferenceSession) []string {
 // only if it was the first to be accepted: later sessions are compared with it. The oldest session is kept
 // as long as the reference, so that what made all nodes slower is not forgotten with time.
 func Remember(recent []v1alpha1.MeasuredSession, s v1alpha1.MeasuredSession) []v1alpha1.MeasuredSession {
-	if slices.ContainsFunc(recent, func(r v1alpha1.MeasuredSession) bool { return sameBoot(r, s) && (r.Accepted || !s.Accepted) }) {
+	if slices.ContainsFunc(recent, func(r v1alpha1.MeasuredSession) bool {
+		sameBoot := r.Peer == s.Peer && r.BootID == s.BootID && len(identity.Changes(r.Identity, s.Identity)) == 0
+		return sameBoot && (r.Accepted || !s.Accepted)
+	}) {
 		return recent
 	}
 	recent = append(slices.Clone(recent), s)
@@ -136,11 +136,6 @@ func Remember(recent []v1alpha1.MeasuredSession, s v1alpha1.MeasuredSession) []v
 		recent = slices.Delete(recent, 1, 2)
 	}
 	return recent
-}
-
-// sameBoot reports whether two sessions are looks at one boot, in which nothing changed, with one peer.
-func sameBoot(a, b v1alpha1.MeasuredSession) bool {
-	return a.Peer == b.Peer && a.BootID == b.BootID && len(identity.Changes(a.Identity, b.Identity)) == 0
 }
 
 // Rounds returns the first rounds of a compared value for a status.

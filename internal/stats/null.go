@@ -57,7 +57,7 @@ func (n Null) OneIn(k int) OneIn {
 func Pairs(m, n int) Null { return known(nullKey{min(m, n), max(m, n)}, pairs) }
 
 // Signs returns the distribution of the number of n observations that lie beyond their true median.
-func Signs(n int) Null { return known(nullKey{-1, n}, func(_, n int) Null { return signs(n) }) }
+func Signs(n int) Null { return known(nullKey{-1, n}, signs) }
 
 // MannWhitney returns the largest k with P(U <= k) <= alpha; -1 if there is none.
 func MannWhitney(m, n int, alpha OneIn) int { return Pairs(m, n).Most(alpha) }
@@ -97,7 +97,7 @@ func pairs(m, n int) Null {
 	return newNull(ways, new(big.Int).Binomial(int64(m+n), int64(m)))
 }
 
-func signs(n int) Null {
+func signs(_, n int) Null {
 	ways := make([]big.Int, n/2+1)
 	for a := range ways {
 		ways[a].Binomial(int64(n), int64(a))

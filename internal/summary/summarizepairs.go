@@ -16,7 +16,6 @@ type PairsSummary struct {
 	Headline *v1alpha1.Summary
 }
 
-// PairResult is the result of one pair in one cell.
 type PairResult struct {
 	*v1alpha1.CellResult
 	Of *v1alpha1.LatencyBenchmark

@@ -102,7 +102,7 @@ func (s *Snapshot) Choose(shortages map[Place]Shortage) Choice {
 	free := s.Gate.Spec.Parallel(len(s.Verifications)) - s.Measuring
 	c.start(free)
 	if left := free - len(c.Starts) - c.held; left > 0 && !s.Gate.Spec.Suspend {
-		c.turn(s.requested(), left)
+		c.turn(s.free(func(v *v1alpha1.LatencyVerification) bool { return v.Status.TurnRequestTime != nil }), left) // Users requested them.
 		switch s.Schedule.phase() {
 		case paused:
 		case trying:
@@ -306,11 +306,6 @@ func (p peers) withoutPeer(v *v1alpha1.LatencyVerification) obstacle {
 		return obstacle{message: "it has failed with the only other node with which it can be measured, and which of them is slow is unknown", lasting: true, alone: true}
 	}
 	return obstacle{message: "there is no other node to measure it with that is ready, free and not failed; add one, or change spec.template.spec.placement.server", lasting: true, alone: true}
-}
-
-// requested returns the nodes for which users requested a turn.
-func (s *Snapshot) requested() []*v1alpha1.LatencyVerification {
-	return s.free(func(v *v1alpha1.LatencyVerification) bool { return v.Status.TurnRequestTime != nil })
 }
 
 // outdated returns the usable nodes last measured before a time of the schedule, oldest first.

@@ -134,15 +134,8 @@ func NodeCondition(node *corev1.Node, kind corev1.NodeConditionType) *corev1.Nod
 // Taints returns the taints that a Node should have. It only adds to a Node that is held back: the
 // kubelet may have registered it with the gate's key and another effect.
 func (p Publication) Taints(node *corev1.Node) []corev1.Taint {
-	var all []corev1.Taint
-	found := false
-	for _, t := range node.Spec.Taints {
-		if t.Key != v1alpha1.NodeTaintUnverified || p.HoldsBack() {
-			all = append(all, t)
-		}
-		found = found || t.Key == v1alpha1.NodeTaintUnverified && p.Taint != nil && t.Effect == p.Taint.Effect
-	}
-	if p.Taint != nil && !found {
+	all := slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(t corev1.Taint) bool { return t.Key == v1alpha1.NodeTaintUnverified && !p.HoldsBack() })
+	if p.Taint != nil && !slices.ContainsFunc(all, func(t corev1.Taint) bool { return t.Key == p.Taint.Key && t.Effect == p.Taint.Effect }) {
 		all = append(all, *p.Taint)
 	}
 	return all
