@@ -55,6 +55,24 @@ func TestFormats(t *testing.T) {
 			}
 		})
 	}
+	ethernet := func(b []byte) []byte { return b }
+	cooked := func(b []byte) []byte {
+		return append([]byte{0, 0, 0, 1, 0, 6, 2, 0, 0, 0, 0, 1, 0, 0, 8, 0}, b[14:]...)
+	}
+	for name, file := range map[string][]byte{
+		"pcapng, µs": plain.bare(1, 0, 1e6, ethernet), "pcapng, 2^-20 s": plain.bare(1, 0x80|20, 1<<20, ethernet), "pcapng, ps": plain.bare(1, 12, 1e12, ethernet),
+		"Linux cooked": plain.bare(113, 9, 1e9, cooked), "raw IP": plain.bare(101, 9, 1e9, func(b []byte) []byte { return b[14:] }),
+	} {
+		_, got, err := analyzed(t, ofOrders(), file)
+		for i := range got {
+			if d := got[i] - want[i]; d < -1000 || d > 1000 || (strings.HasSuffix(name, "ps") || !strings.HasPrefix(name, "pcapng")) && d != 0 {
+				t.Errorf("%s: %d, want %d", name, got[i], want[i])
+			}
+		}
+		if err != nil || len(got) != len(want) {
+			t.Errorf("%s: %d latencies, %v", name, len(got), err)
+		}
+	}
 	o := ofOrders()
 	o.Servers = nil
 	if r, got, err := analyzed(t, o, plain.pcap(false)); err != nil || len(got) != 20 || got[0] != 5000 || r.Servers[0] != server {

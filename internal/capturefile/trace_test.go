@@ -182,6 +182,33 @@ func (t *trace) pcapng() []byte {
 	return out.Bytes()
 }
 
+// bare writes the packets as pcapng by hand: big-endian, an interface of a link without options, so that timestamps are of µs, or
+// with a resolution, and packets as convert makes them of Ethernet frames.
+func (t *trace) bare(link uint16, resolution byte, perSecond uint64, convert func([]byte) []byte) []byte {
+	block := func(kind uint32, body []byte) []byte {
+		for len(body)%4 != 0 {
+			body = append(body, 0)
+		}
+		b := binary.BigEndian.AppendUint32(nil, kind)
+		b = append(binary.BigEndian.AppendUint32(b, uint32(12+len(body))), body...)
+		return binary.BigEndian.AppendUint32(b, uint32(12+len(body)))
+	}
+	out := block(0x0a0d0d0a, []byte{0x1a, 0x2b, 0x3c, 0x4d, 0, 1, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255})
+	description := append(binary.BigEndian.AppendUint16(nil, link), 0, 0, 0, 0, 0, 0)
+	if resolution > 0 {
+		description = append(description, 0, 9, 0, 1, resolution, 0, 0, 0, 0, 0, 0, 0)
+	}
+	out = append(out, block(1, description)...)
+	for _, p := range t.packets {
+		data := convert(p.data)
+		at := uint64(p.at/1e9)*perSecond + uint64(p.at%1e9)*perSecond/1e9
+		body := binary.BigEndian.AppendUint64(make([]byte, 4), at)
+		body = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(body, uint32(len(data))), uint32(len(data)))
+		out = append(out, block(6, append(body, data...))...)
+	}
+	return out
+}
+
 func zipped(b []byte) []byte {
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
