@@ -32,7 +32,6 @@ func manager(o Observed) []Line {
 	return good("", "%s: %d of %d ready, image %s", m.Name, m.Ready, m.Wanted, m.Image)
 }
 
-// definitions checks whether the API server serves Tailgate's kinds in this command's version.
 func definitions(o Observed) []Line {
 	if unseen := o.unseen("customresourcedefinitions"); unseen != nil {
 		return unseen
@@ -147,7 +146,6 @@ func multus(o Observed) []Line {
 	return good("", "networks can be defined; no pod requests one, in namespace %s", o.Namespace)
 }
 
-// attachments returns how many pods with a network have a network-status.
 func attachments(reported, tried int) string {
 	if tried == 0 {
 		return ""
@@ -322,7 +320,6 @@ var steps = [4]struct{ name, remedy string }{
 
 const mostNames = 6
 
-// list joins names, only the first ones if there are many.
 func list(names []string) string {
 	slices.Sort(names)
 	return text.List(names, mostNames, ", ")

@@ -24,14 +24,10 @@ import (
 type Level string
 
 const (
-	// Good: no problem was found.
-	Good Level = "good"
-	// Warning: latencies are higher or less certain than they could be. Benchmarks run.
-	Warning Level = "warning"
-	// Error: benchmarks cannot run, or their results are not usable.
-	Error Level = "error"
-	// Unknown: the check could not be made.
-	Unknown Level = "unknown"
+	Good    Level = "good"    // no problem was found
+	Warning Level = "warning" // latencies are higher or less certain; benchmarks run
+	Error   Level = "error"   // benchmarks cannot run, or their results are not usable
+	Unknown Level = "unknown" // the check could not be made
 )
 
 // Levels are ordered from the worst. Unknown comes before Warning: it may hide an error.
@@ -39,12 +35,10 @@ var Levels = []Level{Error, Unknown, Warning, Good}
 
 // Line is the result of a check, for one subject.
 type Line struct {
-	// Node is empty if the line concerns the cluster.
-	Node string `json:"node,omitempty"`
+	Node string `json:"node,omitempty"` // empty if the line concerns the cluster
 	// Check is the name of the check, which does not change between versions. See docs/internals/doctor.md.
-	Check string `json:"check"`
-	// Subject is the network or the resource, for checks that have several subjects.
-	Subject string `json:"subject,omitempty"`
+	Check   string `json:"check"`
+	Subject string `json:"subject,omitempty"` // the network or the resource, if a check has several
 	Level   Level  `json:"level"`
 	Found   string `json:"found"`
 	// Effect is that on latency, Remedy what to do; both are empty for Good.
@@ -52,12 +46,10 @@ type Line struct {
 	Remedy string `json:"remedy,omitempty"`
 }
 
-// Report is the result of all checks of a cluster.
 type Report struct {
 	Result Level    `json:"result"`
 	Nodes  []string `json:"nodes"`
-	// Lines are those of the cluster, then of each node, in the order of the checks.
-	Lines []Line `json:"lines"`
+	Lines  []Line   `json:"lines"` // of the cluster, then of each node, in the order of the checks
 }
 
 func (r Report) Count(level Level) int {
@@ -71,10 +63,8 @@ func (r Report) Count(level Level) int {
 }
 
 type Observed struct {
-	// Namespace is that of the inspect pods, and of networks without a namespace.
-	Namespace string
-	// Unseen holds the reasons why kinds could not be read, by the plural of the kind.
-	Unseen      map[string]string
+	Namespace   string            // of the inspect pods, and of networks without a namespace
+	Unseen      map[string]string // why kinds could not be read, by the plural of the kind
 	Manager     *Manager
 	Definitions []Definition
 	// Policies are those with protection.Label, and PolicyBindings all bindings.
@@ -91,67 +81,50 @@ type Observed struct {
 	// Onload is the resource of Onload's devices; OnloadAsked is true if the user named it.
 	Onload      string
 	OnloadAsked bool
-	// Capacity is that of all nodes, by resource: of an extended one, its devices.
-	Capacity map[corev1.ResourceName]int64
-	// Classes are DeviceClasses whose drivers provide resources, by resource.
-	Classes map[corev1.ResourceName]string
-	// LeftOut has the taints of nodes that were not checked because of them.
-	LeftOut map[string]string
-	// Nodes are the nodes that were to be checked, sorted by name.
-	Nodes []Node
-	// Connections are the pairs of nodes that tried the way to each other.
-	Connections []Connection
+	Capacity    map[corev1.ResourceName]int64  // of all nodes; of an extended resource, its devices
+	Classes     map[corev1.ResourceName]string // DeviceClasses whose drivers provide the resources
+	LeftOut     map[string]string              // taints of nodes that were therefore not checked
+	Nodes       []Node                         // to be checked, sorted by name
+	Connections []Connection                   // pairs of nodes that tried the way to each other
 }
 
 // Connection is the way between pods on two nodes.
 type Connection struct {
 	// Network is the network, namespace/name; empty: the pod network. Client tried to reach Server.
 	Network, Client, Server string
-	// Reach is what the client found; nil with a Trouble, or for an older image.
-	Reach   *result.Reach
-	Trouble *pods.Trouble
+	Reach                   *result.Reach // what the client found; nil: a Trouble, or an old image
+	Trouble                 *pods.Trouble
 }
 
 // Manager is the Deployment of Tailgate's manager.
 type Manager struct {
-	// Name is namespace/name.
-	Name string
-	// User is the name of its service account for the API server.
-	User          string
+	Name          string // namespace/name
+	User          string // the name of its service account for the API server
 	Ready, Wanted int32
 	Image         string
 }
 
 // Definition is the state of the CustomResourceDefinition of one of Tailgate's kinds.
 type Definition struct {
-	// Name is PLURAL.tailgate.dev.
-	Name string
-	// Served: the API server has it. Same: with this command's schema.
-	Served, Same bool
+	Name         string // PLURAL.tailgate.dev
+	Served, Same bool   // the API server has it; with this command's schema
 }
 
 // Gate is a LatencyGate that taints nodes.
 type Gate struct {
-	Name string
-	// Intolerant are the DaemonSets and Modules of its nodes that do not tolerate its taint.
-	Intolerant []string
+	Name       string
+	Intolerant []string // DaemonSets and Modules of its nodes that do not tolerate its taint
 }
 
 // Network is a NetworkAttachmentDefinition.
 type Network struct {
-	// Name is namespace/name.
-	Name string
-	// Found is false if the user named the network and it does not exist.
-	Found bool
-	// Resource is the resource that its annotation names, Config its CNI configuration.
-	Resource, Config string
-	// Requests are a benchmark's resources with it; nil if the user named none.
-	Requests []string
-	// Made is true for a network that the operator creates for this benchmark.
-	Made bool
+	Name             string   // namespace/name
+	Found            bool     // false if the user named the network and it does not exist
+	Resource, Config string   // the resource that its annotation names; its CNI configuration
+	Requests         []string // a benchmark's resources with it; nil if the user named none
+	Made             bool     // the operator creates it for this benchmark
 }
 
-// Resources returns the resources that pods request with the network.
 func (n Network) Resources() []string {
 	if n.Requests == nil && n.Resource != "" {
 		return []string{n.Resource}
@@ -160,15 +133,11 @@ func (n Network) Resources() []string {
 }
 
 type Node struct {
-	Node corev1.Node
-	// Named is true if the user named the node.
-	Named bool
-	// Pods are the unfinished pods of the node, except the inspect pods.
-	Pods []corev1.Pod
-	// Claimed are resources of Dynamic Resource Allocation, in Node as if a plugin's.
-	Claimed []corev1.ResourceName
-	// NotLooked is the reason why the node has no inspect pods; empty if it has.
-	NotLooked string
+	Node      corev1.Node
+	Named     bool                  // the user named the node
+	Pods      []corev1.Pod          // unfinished ones, except the inspect pods
+	Claimed   []corev1.ResourceName // from Dynamic Resource Allocation, in Node as if a plugin's
+	NotLooked string                // why the node has no inspect pods; empty if it has
 	Looks     []Look
 }
 
@@ -176,28 +145,21 @@ type Node struct {
 type Kind string
 
 const (
-	// KindShared runs on the CPUs that no pod has exclusively.
-	KindShared Kind = "shared"
-	// KindCPU has a whole CPU.
-	KindCPU Kind = "cpu"
-	// KindNetwork has a whole CPU, and a network with its device.
-	KindNetwork Kind = "network"
-	// KindOnload has a whole CPU, and Onload's devices.
-	KindOnload Kind = "onload"
+	KindShared  Kind = "shared"  // on the CPUs that no pod has exclusively
+	KindCPU     Kind = "cpu"     // a whole CPU
+	KindNetwork Kind = "network" // a whole CPU, and a network with its device
+	KindOnload  Kind = "onload"  // a whole CPU, and Onload's devices
 )
 
 // Look is the result of an inspect pod.
 type Look struct {
-	Kind    Kind
-	CPUs    int
-	Network string
-	// Inspection is nil if there is a Trouble, and vice versa.
-	Inspection *result.Inspection
-	Trouble    *pods.Trouble
-	// ImageID is the ID that the node's container runtime reports for the image.
-	ImageID string
-	// NetworkStatus is the pod's annotation network-status, or empty.
-	NetworkStatus string
+	Kind          Kind
+	CPUs          int
+	Network       string
+	Inspection    *result.Inspection // nil if there is a Trouble, and vice versa
+	Trouble       *pods.Trouble
+	ImageID       string // what the node's container runtime reports for the image
+	NetworkStatus string // the pod's annotation network-status, or empty
 }
 
 func Diagnose(o Observed) Report {
@@ -315,9 +277,8 @@ func (n Node) seen() *result.Inspection {
 	return any
 }
 
-// Table returns a report as text: the lines that are not good, the worst first, with their effect and remedy; then one line for
-// the cluster and for each node. If all is true, it also contains the good lines. paint colours a word by its level; nil means
-// no colours.
+// Table returns a report as text: the lines that are not good, or all, the worst first, with effect
+// and remedy; then one line for the cluster and each node. paint colours words by level, or is nil.
 func (r Report) Table(all bool, paint func(Level, string) string) string {
 	if paint == nil {
 		paint = func(_ Level, word string) string { return word }

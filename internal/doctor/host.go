@@ -116,8 +116,7 @@ func governor(_ Observed, n Node) []Line {
 	return good("", "none: the firmware controls the frequency")
 }
 
-// longestWake is the exit latency in µs above which an idle state is too deep.
-const longestWake = 10
+const longestWake = 10 // µs of exit latency, above which an idle state is too deep
 
 // idleStates checks how deep the CPU's idle states are: those that the kernel may choose, and, where the inspect pod had the CPU
 // for itself, those that it chose.
@@ -230,8 +229,7 @@ func hypervisor(_ Observed, n Node) []Line {
 	return nil
 }
 
-// driverX3 is the kernel's driver of AMD's X3.
-const driverX3 = "xilinx_efct"
+const driverX3 = "xilinx_efct" // of AMD's X3
 
 func hugepages(o Observed, n Node) []Line {
 	var sizes []string

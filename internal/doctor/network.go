@@ -46,7 +46,6 @@ func nics(_ Observed, n Node) []Line {
 	return good("", "%s", found)
 }
 
-// devices checks whether the node has the devices that the networks need.
 func devices(o Observed, n Node) []Line {
 	var lines []Line
 	var seen []string
@@ -195,8 +194,7 @@ func ofHypervisor(i *result.Inspection) bool {
 		i.Virtual() && slices.ContainsFunc(emulatedBoards, func(prefix string) bool { return strings.HasPrefix(board, prefix) })
 }
 
-// longCoalescing is the delay of interrupts in µs that is too long.
-const longCoalescing = 10
+const longCoalescing = 10 // µs of delay of interrupts that are too long
 
 // attachedInterface checks an attached interface: driver, firmware, function, link and interrupts.
 func attachedInterface(o Observed, l Look) []Line {

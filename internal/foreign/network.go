@@ -48,12 +48,10 @@ func Definition(namespace, name, resourceName string, config NetworkConfig) *uns
 
 // Selection is one element of AnnotationNetworks.
 type Selection struct {
-	Name      string `json:"name"`
-	Namespace string `json:"namespace"`
-	// Interface is the name inside the pod, at most 15 characters.
-	Interface string `json:"interface"`
-	// IPs have prefix lengths. The CNI plugin needs the capability ips.
-	IPs []string `json:"ips,omitempty"`
+	Name      string   `json:"name"`
+	Namespace string   `json:"namespace"`
+	Interface string   `json:"interface"`     // inside the pod, at most 15 characters
+	IPs       []string `json:"ips,omitempty"` // with prefix length; the plugin needs capability ips
 }
 
 func Annotation(selections ...Selection) string {
@@ -91,7 +89,6 @@ func (s *Status) Device() PCIDevice {
 	return *cmp.Or(s.DeviceInfo.PCI, s.DeviceInfo.VDPA, &PCIDevice{})
 }
 
-// PCIDevice is a function on the PCI bus.
 type PCIDevice struct {
 	// Address is the function's, as 0000:65:02.3, PFAddress its PF's, or empty.
 	Address   string `json:"pci-address,omitempty"`
@@ -113,8 +110,7 @@ func OtherPrimary(annotation, podIP string) string {
 	return ""
 }
 
-// maxNetworkStatus bounds AnnotationNetworkStatus, in bytes: some hundred for each network.
-const maxNetworkStatus = 64 << 10
+const maxNetworkStatus = 64 << 10 // bytes of AnnotationNetworkStatus: some hundred for each network
 
 func Statuses(annotation string) ([]Status, error) {
 	if len(annotation) > maxNetworkStatus {
@@ -147,8 +143,7 @@ func FindStatus(annotation, name, iface string) (Status, error) {
 	return Status{}, fmt.Errorf("annotation %s has no network %s at interface %s", AnnotationNetworkStatus, name, iface)
 }
 
-// CNIVersion is the newest version of network configurations that all plugins used support.
-const CNIVersion = "1.0.0"
+const CNIVersion = "1.0.0" // the newest version of configurations that all plugins used support
 
 // NetworkConfig is a list of CNI plugins, each working on the result of the one before it.
 type NetworkConfig struct {
@@ -160,8 +155,7 @@ type NetworkConfig struct {
 // CNIPlugin is a plugin of a list, with Tailgate's keys. Multus adds the device (deviceID,
 // pciBusID), and what a pod requests by the plugin's capabilities (runtimeConfig).
 type CNIPlugin struct {
-	// Type is sriov (sriov-cni), host-device or tuning (CNI plugins).
-	Type string `json:"type"`
+	Type string `json:"type"` // sriov (sriov-cni), host-device or tuning (CNI plugins)
 	// VLAN is a key of sriov: the VLAN into which the PF puts the VF; 0 leaves the VF unchanged.
 	VLAN int32 `json:"vlan,omitempty"`
 	// MTU is a key of tuning, in bytes; the plugin returns the device with its original MTU.

@@ -19,14 +19,11 @@ const (
 	AnnotationCurrentState = "sriovnetwork.openshift.io/current-state"
 	// AnnotationNodeState is the desired state on the Node; Idle when the VFs are recreated.
 	AnnotationNodeState = "sriovnetwork.openshift.io/state"
-	// SriovIdle is the value of all while no operator drains the node.
-	SriovIdle = "Idle"
-	// SriovSucceeded means that the node's NICs have their settings.
-	SriovSucceeded = "Succeeded"
+	SriovIdle           = "Idle"      // of all while no operator drains the node
+	SriovSucceeded      = "Succeeded" // the node's NICs have their settings
 )
 
-// VendorSolarflare is the PCI vendor of Solarflare NICs.
-const VendorSolarflare = "1924"
+const VendorSolarflare = "1924" // the PCI vendor of Solarflare NICs
 
 // SriovNetworkNodeState is the part of the kind of that name (sriov-network-operator v1.6.0) that Tailgate reads: the NICs
 // of the node with the same name, as the operator's daemon there sees and configures them. NICs that the operator does not
@@ -35,8 +32,7 @@ type SriovNetworkNodeState struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              SriovSpec   `json:"spec"`
 	Status            SriovStatus `json:"status"`
-	// Others are the namespaces of the other states of the node, see Merge.
-	Others []string `json:"-"`
+	Others            []string    `json:"-"` // the namespaces of the node's other states, see Merge
 }
 
 // Drains returns the drain state that the operator reports or requests, or Idle, also if the node's
@@ -92,8 +88,7 @@ type SriovWanted struct {
 
 // SriovVFGroup is a group of VFs of a PF that belong to one resource.
 type SriovVFGroup struct {
-	// ResourceName has no prefix.
-	ResourceName string `json:"resourceName"`
+	ResourceName string `json:"resourceName"` // without a prefix
 }
 
 type SriovStatus struct {

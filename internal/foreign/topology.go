@@ -14,8 +14,7 @@ import (
 
 var NodeResourceTopologyKind = schema.GroupVersionKind{Group: "topology.node.k8s.io", Version: "v1alpha2", Kind: "NodeResourceTopology"}
 
-// ZoneTypeNode is the type of a zone that is a NUMA node.
-const ZoneTypeNode = "Node"
+const ZoneTypeNode = "Node" // of a zone that is a NUMA node
 
 // NodeResourceTopology is the part of the kind (noderesourcetopology-api v0.1.3) that Tailgate
 // reads: the resources of a node's NUMA nodes. It has neither spec nor status; its name is the
@@ -26,8 +25,7 @@ type NodeResourceTopology struct {
 }
 
 type Zone struct {
-	// Name is node- and the number, for a NUMA node.
-	Name      string         `json:"name"`
+	Name      string         `json:"name"` // node- and the number, for a NUMA node
 	Type      string         `json:"type"`
 	Resources []ZoneResource `json:"resources"`
 }

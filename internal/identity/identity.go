@@ -115,8 +115,7 @@ func absenceLimit(key string) time.Duration {
 
 // Comparison is a node as it is now, compared with the node that its verification is about.
 type Comparison struct {
-	// Stale is the reason why the verification does not apply to the node; empty if it does.
-	Stale string
+	Stale string // why the verification does not apply to the node; empty if it does
 	// Values is the identity that counts now: what the node reports and, until their limit, the
 	// recorded values of the keys that it does not report, which are Absent.
 	Values map[string]string
@@ -180,8 +179,7 @@ func (k Keys) present(s *v1alpha1.LatencyVerificationStatus, node Subject, now t
 	return c
 }
 
-// recreated is what follows the value of devices that were recreated.
-const recreated = ", recreated"
+const recreated = ", recreated" // follows the value of devices that were recreated
 
 // Renewed reports whether a change is that of devices that were recreated.
 func Renewed(c v1alpha1.IdentityChange) bool { return c.To == c.From+recreated }
@@ -226,8 +224,7 @@ func Changes(from, to map[string]string) []v1alpha1.IdentityChange {
 	return all
 }
 
-// maxKept is the length from which on a kept value ends in its digest.
-const maxKept = 128
+const maxKept = 128 // the length from which on a kept value ends in its digest
 
 // Kept returns an identity for a later session: without the boot, with long values' digests.
 func Kept(all map[string]string) map[string]string {

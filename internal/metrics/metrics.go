@@ -26,14 +26,10 @@ import (
 )
 
 const (
-	// PerNode is the largest number of series of one node of a gate.
-	PerNode = 9
-	// MaxBenchmarks is how many benchmarks are exported: unfinished ones first, then the newest.
-	MaxBenchmarks = 200
-	// MaxCells is how many cells of a benchmark are exported, in the status's order.
-	MaxCells = 16
-	// patience is how long a scrape waits for caches that are not yet filled.
-	patience = 5 * time.Second
+	PerNode       = 9               // series of one node of a gate
+	MaxBenchmarks = 200             // unfinished ones first, then the newest
+	MaxCells      = 16              // of a benchmark, in the status's order
+	patience      = 5 * time.Second // for caches that are not yet filled
 )
 
 // gauge is a metric whose value is computed at each scrape.

@@ -42,17 +42,13 @@ import (
 // +kubebuilder:rbac:groups=resource.k8s.io,resources=deviceclasses;resourceslices,verbs=list
 // +kubebuilder:rbac:groups=resource.k8s.io,resources=resourceclaims,verbs=get
 
-// Cluster reads what the checks before a measurement need.
 type Cluster struct {
-	// Cache lists nodes and benchmarks. Their objects must not be changed.
-	Cache client.Reader
-	Live  client.Reader
-	Clock clock.PassiveClock
-	// Tools are the drivers of the tools, and Settings the operator's settings.
+	Cache    client.Reader // lists nodes and benchmarks, which must not be changed
+	Live     client.Reader
+	Clock    clock.PassiveClock
 	Tools    tool.Registry
 	Settings preflight.Settings
-	// absent are the optional kinds that the cluster does not have.
-	absent absentKinds
+	absent   absentKinds // the optional kinds that the cluster does not have
 }
 
 // Preflight reads a benchmark's input, or a matrix's by its overview, without pods: see Room.
@@ -358,8 +354,7 @@ func Suppliers(ctx context.Context, live client.Reader, visit func(*appsv1.Daemo
 	return all, nil
 }
 
-// fewNodes have their objects listed node by node; for more, all are listed.
-const fewNodes = 16
+const fewNodes = 16 // have their objects listed node by node; for more, all are listed
 
 func selectors(field string, nodes []string, also ...fields.Selector) []client.ListOption {
 	switch {
@@ -376,8 +371,7 @@ func selectors(field string, nodes []string, also ...fields.Selector) []client.L
 	return all
 }
 
-// absentFor is how long a missing kind is not requested: each request discovers all kinds again.
-const absentFor = time.Minute
+const absentFor = time.Minute // without a request for a missing kind: each discovers all kinds
 
 // absentKinds remembers when the cluster was last seen without a kind.
 type absentKinds struct{ since sync.Map }

@@ -39,8 +39,7 @@ type Observed struct {
 	// name of the node, if the cluster has them. They are not needed for nodes that the selectors do not match.
 	NodeStates map[string]foreign.SriovNetworkNodeState
 	Topologies map[string]foreign.NodeResourceTopology
-	// Claimed are the resources that drivers of Dynamic Resource Allocation provide: Nodes have them allocatable.
-	Claimed []string
+	Claimed    []string // from drivers of Dynamic Resource Allocation: Nodes have them allocatable
 	// Pods occupy the nodes that the selectors match. Without them, the checks only consider what empty nodes could provide.
 	Pods []Pod
 	// Next is the variant of the next run of a started benchmark, which needs no devices of other variants; empty: all are needed.
@@ -50,34 +49,27 @@ type Observed struct {
 	// RuntimeClass and PriorityClass are those that spec.pods names, or the cluster's default PriorityClass; nil if there is none.
 	RuntimeClass  *nodev1.RuntimeClass
 	PriorityClass *schedulingv1.PriorityClass
-	// Others is the number of other unfinished benchmarks that are bound to each node.
-	Others map[string]int
+	Others        map[string]int // how many other unfinished benchmarks are bound to each node
 	Settings
 }
 
 // Settings are the settings of the operator that decide what it accepts.
 type Settings struct {
-	AllowHostNetwork bool
-	// AllowPacketCapture allows benchmarks to capture packets at the server, with the capability NET_RAW.
-	AllowPacketCapture bool
-	// NetworkNamespaces are the namespaces whose networks benchmarks in other namespaces may use; "*" is all.
-	NetworkNamespaces []string
-	// MaxOccupation is the total time for which a benchmark may hold its nodes; zero is without limit.
-	MaxOccupation time.Duration
-	// BenchTools are the tools that the bench image has; empty: all.
-	BenchTools []string
+	AllowHostNetwork   bool
+	AllowPacketCapture bool          // at the server, with the capability NET_RAW
+	NetworkNamespaces  []string      // of networks that other namespaces may use; "*" is all
+	MaxOccupation      time.Duration // for which a benchmark may hold its nodes; zero: no limit
+	BenchTools         []string      // that the bench image has; empty: all
 	// SfnettestImage has the tools sfnt-pingpong and sfnt-stream, and pods of these tools mount it; empty: they are those of the bench image.
 	SfnettestImage string
 }
 
 // NetworkDefinition describes the NetworkAttachmentDefinition that was looked up for a variant.
 type NetworkDefinition struct {
-	// Name is namespace/name.
-	Name        string
+	Name        string // namespace/name
 	KindMissing bool
 	Found       bool
-	// Own is true if it exists and belongs to the benchmark because the operator created it.
-	Own bool
+	Own         bool // it exists, and the operator created it for this benchmark
 	// ResourceName is the value of its annotation; empty if there is none. Deviceless is true if its plugin needs no device nevertheless.
 	ResourceName string
 	Deviceless   bool
@@ -85,11 +77,9 @@ type NetworkDefinition struct {
 
 // Rejection is the reason why a spec cannot be carried out.
 type Rejection struct {
-	Reason string `json:"reason"`
-	// Path is the field that cannot be met, from spec on; empty if the spec has no such field.
-	Path string `json:"path,omitempty"`
-	// Message says why it cannot, with the remedy.
-	Message string `json:"message"`
+	Reason  string `json:"reason"`
+	Path    string `json:"path,omitempty"` // the field, from spec on; empty if the spec has none
+	Message string `json:"message"`        // says why it cannot, with the remedy
 }
 
 func rejectf(reason, path, format string, args ...any) *Rejection {
@@ -166,8 +156,7 @@ func Accept(o Observed) (v1alpha1.Pair, *Rejection) {
 	return choosePair(o.withCPUs(CPUs(o)))
 }
 
-// wholeCore is the largest number of CPUs of a core on the machines that the tools run on.
-const wholeCore = 2
+const wholeCore = 2 // CPUs, at most, of a core on the machines that the tools run on
 
 // CPUs returns the number of CPUs for each endpoint: the number from the spec or an earlier acceptance or, if there is none, a
 // whole core if empty nodes could provide it. The benchmark waits for CPUs that other pods occupy instead of using half a core.
@@ -229,8 +218,7 @@ func benchImageHasTool(o Observed) *Rejection {
 		t, strings.Join(o.BenchTools, ", "), hint)
 }
 
-// maxCells is the number of cells that fit in a status, for all variants together; a captured cell counts twice.
-const maxCells = 400
+const maxCells = 400 // that fit in a status, for all variants; a captured cell counts twice
 
 func cellsFitStatus(o Observed) *Rejection {
 	n := 0
@@ -301,8 +289,7 @@ func rulesCanDecide(o Observed) *Rejection {
 	return nil
 }
 
-// agentMemory is the memory that an endpoint needs in addition to the tool's, in bytes.
-const agentMemory = 64 << 20
+const agentMemory = 64 << 20 // bytes that an endpoint needs in addition to the tool's
 
 // memoryIsEnough: a client that is killed for its memory after an hour has measured nothing.
 func memoryIsEnough(o Observed, c tool.Cell) *Rejection {
@@ -348,8 +335,7 @@ func namespaceIsAllowed(o Observed, v v1alpha1.Variant) *Rejection {
 	return nil
 }
 
-// runOverhead is how long a run may occupy its nodes in addition to measuring, if nothing fails.
-const runOverhead = 30 * time.Second
+const runOverhead = 30 * time.Second // of a run on its nodes, beside measuring, if nothing fails
 
 // wholePlan returns how long the runs of a spec measure, warm-ups and the rounds that may be added included, and how many they are.
 func wholePlan(spec v1alpha1.LatencyBenchmarkSpec) (measuring time.Duration, runs int) {
@@ -362,7 +348,6 @@ func wholePlan(spec v1alpha1.LatencyBenchmarkSpec) (measuring time.Duration, run
 	return measuring, runs
 }
 
-// planEndsInTime compares the time for which the whole plan occupies the nodes with the operator's limit.
 func planEndsInTime(o Observed) *Rejection {
 	measuring, runs := wholePlan(o.Benchmark.Spec)
 	need := measuring + time.Duration(runs)*runOverhead
@@ -499,7 +484,6 @@ func networkGivesDevice(o Observed, v v1alpha1.Variant) *Rejection {
 	return nil
 }
 
-// devicesAlign rejects a resource whose devices do not align the CPUs of a pod.
 func devicesAlign(o Observed, v v1alpha1.Variant) *Rejection {
 	if name := v.Network.AlignWith(); slices.Contains(o.Claimed, name) {
 		return rejectf(v1alpha1.ReasonTopologyInsufficient, memberPath(o, v)+".alignWith",

@@ -69,8 +69,7 @@ type endpoint struct {
 	// selects reports whether the selection contains a node, and invalid is the error if the selection is invalid.
 	selects func(*corev1.Node) bool
 	invalid error
-	// kept is the node that was chosen before; empty if there is none.
-	kept string
+	kept    string // the node that was chosen before; empty if there is none
 }
 
 func endpoints(o Observed) (client, server *endpoint) {
@@ -94,7 +93,6 @@ func (e *endpoint) matches(n *corev1.Node) bool {
 	return e.selects(n)
 }
 
-// among returns the nodes of an endpoint that no filter rejects, or the rejection if there are none.
 func (c *choice) among(e *endpoint) ([]candidate, *Rejection) {
 	var found []candidate
 	for i := range c.o.Nodes {
@@ -177,25 +175,20 @@ func (c candidate) compare(other candidate) int {
 
 // choice holds the requirements that each node is compared with.
 type choice struct {
-	o    Observed
-	role string
-	// asks are the endpoint's requests to its node: CPUs, memory, huge pages, and one of each device.
-	asks []ask
-	// used contains, by node, how much of asks its pods use, firm that of pods that stay.
-	used, firm map[string][]int64
-	aligned    [][]corev1.ResourceName
-	// filters are in the order in which they are applied. The first one that returns a reason rejects the node.
-	filters []*filter
+	o          Observed
+	role       string
+	asks       []ask                   // CPUs, memory, huge pages, and one of each device
+	used, firm map[string][]int64      // of asks, what a node's pods use; firm: those that stay
+	aligned    [][]corev1.ResourceName // of each variant, those for the NUMA node of its CPUs
+	filters    []*filter               // in this order: the first to return a reason rejects
 }
 
 type filter struct {
 	reason string
-	// why describes in a few words what is wrong with a node; empty if nothing is.
-	why func(*corev1.Node) string
+	why    func(*corev1.Node) string // in a few words, what is wrong with a node; or empty
 	// cure describes the remedy for the rejected nodes, or for the first of them by name.
-	cure func(first *corev1.Node, rejected []*corev1.Node) string
-	// rejected are the nodes that it rejected, by what is wrong with them.
-	rejected map[string][]*corev1.Node
+	cure     func(first *corev1.Node, rejected []*corev1.Node) string
+	rejected map[string][]*corev1.Node // by what is wrong with them
 }
 
 func (c *choice) filter(reason string, why func(*corev1.Node) string, cure func(*corev1.Node, []*corev1.Node) string) {
@@ -203,16 +196,13 @@ func (c *choice) filter(reason string, why func(*corev1.Node) string, cure func(
 }
 
 type ask struct {
-	name   corev1.ResourceName
-	amount int64
-	// overhead is the amount that the RuntimeClass adds for itself.
-	overhead int64
+	name     corev1.ResourceName
+	amount   int64
+	overhead int64 // what the RuntimeClass adds for itself
 	// reason is the API's for nodes that cannot provide it; lacks and lacksFree say what they lack.
 	reason, lacks, lacksFree string
-	// path is the field that sets the requirement.
-	path string
-	// device is true for the resource of a device plugin, and vf for the resource of a network of type VF.
-	device, vf bool
+	path                     string // the field that sets the requirement
+	device, vf               bool   // a device plugin's resource; that of a network of type VF
 }
 
 func newChoice(o Observed, role string) *choice {
@@ -361,7 +351,6 @@ func (o Observed) variants() []v1alpha1.Variant {
 	return slices.DeleteFunc(plan.Variants(o.Benchmark.Spec), func(v v1alpha1.Variant) bool { return o.Next != "" && v.Name != o.Next })
 }
 
-// fewer describes a lack of the requested number of something.
 func fewer(asked int32, of string) string {
 	if asked == 1 {
 		return "no " + of

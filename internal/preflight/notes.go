@@ -111,8 +111,7 @@ func (o Observed) labelled(node, label, value string) bool {
 	return slices.ContainsFunc(o.Nodes, func(n corev1.Node) bool { return n.Name == node && n.Labels[label] == value })
 }
 
-// usualMTU is the assumed MTU of an interface whose MTU the spec does not set.
-const usualMTU = 1500
+const usualMTU = 1500 // of an interface whose MTU the spec does not set
 
 // Foreknown lists facts about the results of a spec that are known before anything is measured, given that the spec can be
 // carried out: the traffic that Onload does not carry although a variant requests it, settings that Onload will not understand, and how

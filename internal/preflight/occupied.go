@@ -11,8 +11,7 @@ import (
 
 // Pod describes what a pod takes from its node.
 type Pod struct {
-	// Name is namespace/name.
-	Name string
+	Name string // namespace/name
 	Node string
 	// Requests are the requests of all its containers together: CPU in thousandths, everything else in its own unit.
 	Requests map[corev1.ResourceName]int64

@@ -12,16 +12,12 @@ import (
 )
 
 type Nodes struct {
-	// Names are sorted; with topology Star, they are the clients.
-	Names []string
-	// Server is the server's node with topology Star.
-	Server string
-	// LeftOut counts the selected nodes that cannot be measured, by reason; empty if there are none.
-	LeftOut string
+	Names   []string // sorted; with topology Star, the clients
+	Server  string   // the server's node with topology Star
+	LeftOut string   // counts selected nodes that cannot be measured, by reason; or empty
 }
 
-// templateSpec is the path of a matrix's spec of its benchmarks.
-const templateSpec = "spec.template.spec"
+const templateSpec = "spec.template.spec" // the path, in a matrix, of its benchmarks' spec
 
 // AcceptMatrix runs the checks of a LatencyMatrix in order and returns its nodes, or the first rejection. The nodes are all
 // selected nodes that could provide what is requested if they were empty: what occupies them now is temporary. The observed

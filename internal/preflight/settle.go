@@ -22,8 +22,7 @@ import (
 
 // Supplier is a Module of Kernel Module Management or a DaemonSet, which nodes may need before they can be measured.
 type Supplier struct {
-	// Name is the kind with namespace/name.
-	Name string
+	Name string // the kind with namespace/name
 	// Module is true for a Module, and Plugin for a DaemonSet that is a device plugin: its pods mount the kubelet's directory for these.
 	Module, Plugin bool
 	// Tolerations are those that it has, and Selects reports whether it is for a node, whatever the taints of the node are.

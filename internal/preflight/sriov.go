@@ -51,8 +51,7 @@ func provides(s foreign.SriovNetworkNodeState, name string) bool {
 	})
 }
 
-// maxQuoted is the length of a foreign error that fits in a message, in bytes.
-const maxQuoted = 200
+const maxQuoted = 200 // bytes of a foreign error that fits in a message
 
 func (c *choice) notSyncedCure(n *corev1.Node, _ []*corev1.Node) string {
 	s := c.o.NodeStates[n.Name]

@@ -196,8 +196,7 @@ func function(e endpoint) finding {
 	return proved(expected, told)
 }
 
-// VariantWithoutVFs is the firmware variant of Solarflare NICs without SR-IOV.
-const VariantWithoutVFs = "ultra-low-latency"
+const VariantWithoutVFs = "ultra-low-latency" // the firmware of Solarflare NICs without SR-IOV
 
 // mtu compares the interface's MTU with the spec's or, if the spec sets none, with the other end's.
 func mtu(e endpoint) finding {

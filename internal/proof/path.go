@@ -16,23 +16,19 @@ import (
 type Way string
 
 const (
-	// Accelerated means that all messages bypassed the kernel, and Onload was present.
-	Accelerated    Way = "Accelerated"
+	Accelerated    Way = "Accelerated" // all messages bypassed the kernel; Onload was present
 	NotAccelerated Way = "NotAccelerated"
 	Partly         Way = "Partly"
-	// Repeated: the kernel carried messages more than once; something sends them on.
-	Repeated Way = "Repeated"
-	Unknown  Way = "Unknown"
+	Repeated       Way = "Repeated" // the kernel carried messages more than once
+	Unknown        Way = "Unknown"
 )
 
 // CellWay is the judgement of one cell at one end.
 type CellWay struct {
-	Cell string
-	Way  Way
-	// Bypassed is the share past the kernel, 0 to 1, by counters; -1: undecided.
-	Bypassed float64
-	// Why is the decisive evidence, Witnesses all, as parts of sentences.
-	Why       string
+	Cell      string
+	Way       Way
+	Bypassed  float64 // the share past the kernel, 0 to 1, by counters; -1: undecided
+	Why       string  // the decisive evidence; Witnesses: all, as parts of sentences
 	Witnesses []string
 }
 
@@ -46,16 +42,14 @@ const (
 const (
 	// mostStray is the largest share of an accelerated cell's messages through the kernel,
 	// leastThrough the smallest of another: below 1, as bandwidth has a rate and a time.
-	mostStray    = 0.01
-	leastThrough = 0.95
-	// segmentHeaders are the headers of IPv4 and TCP without options.
-	segmentHeaders = 40
+	mostStray      = 0.01
+	leastThrough   = 0.95
+	segmentHeaders = 40 // bytes of IPv4 and TCP without options
 )
 
 // load is what a cell's messages add to one direction's counters through the kernel.
 type load struct {
-	// messages is the number of messages, 0 for a TCP stream, and bytes is their payload.
-	messages, bytes int64
+	messages, bytes int64 // messages is 0 for a TCP stream; bytes is their payload
 }
 
 // loads returns the loads of a cell at one end, without the warm-up, so that they are lower bounds.
@@ -85,15 +79,11 @@ func loads(c result.Cell, role string) (in, out load) {
 type direction struct {
 	name string
 	load
-	// kernel is what its stack carried, in packets; known: it was read.
-	kernel int64
-	known  bool
-	// through is the messages' share maybe through the kernel, beyond without stray ones.
-	through, beyond float64
-	// few is true if there are too few messages to distinguish them from stray packets.
-	few bool
-	// exact is true if the tool's own sockets were counted, not those of other processes.
-	exact bool
+	kernel          int64 // packets that its stack carried; known: it was read
+	known           bool
+	through, beyond float64 // shares of messages maybe through the kernel; beyond: without stray
+	few             bool    // too few messages to distinguish them from stray packets
+	exact           bool    // the tool's own sockets were counted, not those of other processes
 }
 
 // ofSockets takes the counters of the tool's sockets, if Onload counted all messages there.

@@ -24,10 +24,8 @@ type endpoint struct {
 	// own and peer are the agents' observations, seen and peerSeen the API server's.
 	own, peer      result.Evidence
 	seen, peerSeen result.Seen
-	// cells are the client's measurements. Their information about acceleration covers both ends.
-	cells []result.Cell
-	// pool are the CPUs of containers without CPUs of their own, if an agent saw them.
-	pool string
+	cells          []result.Cell // the client's; what they say of acceleration covers both ends
+	pool           string        // the CPUs of containers without their own, if an agent saw them
 }
 
 // endpoints returns the client and server of a run, which must be complete.
@@ -44,18 +42,15 @@ func endpoints(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run resul
 func (e endpoint) network() *v1alpha1.Network { return e.variant.Network }
 
 type check struct {
-	name string
-	// run returns no state if the check does not apply, by spec, variant and role.
-	run func(endpoint) finding
-	// failed and unknown are the reasons of the warnings; empty for checks that only note a value.
-	failed, unknown string
+	name            string
+	run             func(endpoint) finding // no state if it does not apply: spec, variant, role
+	failed, unknown string                 // of the warnings; empty: the check only notes a value
 }
 
 type finding struct {
 	state           v1alpha1.ProofState
 	expected, found string
-	// advice is the remedy, and reason that of the warning, if it is not the check's.
-	advice, reason string
+	advice, reason  string // the remedy; the warning's reason, if it is not the check's
 }
 
 func noted(found string) finding { return finding{state: v1alpha1.ProofNoted, found: found} }
@@ -191,8 +186,7 @@ func Verified(lines []v1alpha1.ProofLine) bool {
 // Warning is a property that a run did not prove.
 type Warning struct {
 	v1alpha1.Warning
-	// Blocks is true if results with this warning allow no conclusion.
-	Blocks bool
+	Blocks bool // results with this warning allow no conclusion
 }
 
 // AddWarning adds a warning, one for each reason: the first, or the first that blocks.

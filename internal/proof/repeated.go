@@ -13,12 +13,9 @@ import (
 )
 
 const (
-	// mostRepeated bounds the kernel's count by need: a proxy adds a packet for each message.
-	mostRepeated = 1.5
-	// onePacket is the largest message of one segment, in bytes; the smallest usual MSS is 536.
-	onePacket = 500
-	// headers4 and headers6 are the headers of a segment with timestamps, in bytes.
-	headers4, headers6 = 52, 72
+	mostRepeated       = 1.5    // times the need, by the kernel: a proxy adds a packet per message
+	onePacket          = 500    // bytes in one segment; the smallest usual MSS is 536
+	headers4, headers6 = 52, 72 // bytes of a segment's headers with timestamps
 	// delayedACK is the kernel's shortest delay, immediateACKs the most without one at the start.
 	delayedACK    = 40 * time.Millisecond
 	immediateACKs = 32

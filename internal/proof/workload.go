@@ -43,10 +43,9 @@ type WorkloadPod struct {
 	result.Seen
 	RuntimeClass string
 	// Networks are those that Multus attached. Devices are the PCI addresses that the kubelet allocated, by resource.
-	Networks []foreign.Status
-	Devices  map[string][]string
-	// SharesProcesses is true if the containers of the pod, or of the node, have one process namespace.
-	SharesProcesses bool
+	Networks        []foreign.Status
+	Devices         map[string][]string
+	SharesProcesses bool // its containers, or the node's, have one process namespace
 	// MTU and Function are required ones; 0 and empty: none is.
 	MTU      int32
 	Function v1alpha1.NetworkType
@@ -104,10 +103,9 @@ func Workload(pod WorkloadPod, w result.Workload) []WorkloadLine {
 }
 
 type workloadCheck struct {
-	name string
-	run  func(workload) finding
-	// advice replaces that of a check of benchmarks.
-	advice string
+	name   string
+	run    func(workload) finding
+	advice string // replaces that of a check of benchmarks
 }
 
 // ofChain is a check that benchmarks have, too.

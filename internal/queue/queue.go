@@ -37,12 +37,9 @@ type Entry struct {
 	UID      string
 	Created  time.Time
 	Priority int32
-	// Pair contains the nodes that its runs need.
-	Pair v1alpha1.Pair
-	// Started is true from its first claim until it is finished.
-	Started bool
-	// Active is true while it holds the claim on its nodes.
-	Active bool
+	Pair     v1alpha1.Pair // the nodes that its runs need
+	Started  bool          // from its first claim until it is finished
+	Active   bool          // while it holds the claim on its nodes
 }
 
 func EntryOf(b *v1alpha1.LatencyBenchmark) Entry {

@@ -16,8 +16,7 @@ import (
 type Names struct {
 	words map[string]string
 	count map[string]int
-	// order has the replaced names, the longest first; nil after a change.
-	order []string
+	order []string // the replaced names, the longest first; nil after a change
 }
 
 func New() *Names { return &Names{words: map[string]string{}, count: map[string]int{}} }

@@ -25,27 +25,19 @@ import (
 
 // Standing is the state of a verdict.
 type Standing struct {
-	// Outcome is empty while there is no verdict.
-	Outcome v1alpha1.VerdictOutcome
-	// Open is true if the verdict may still become Pass or Fail without a user's action.
-	Open bool
+	Outcome v1alpha1.VerdictOutcome // empty while there is no verdict
+	Open    bool                    // it may still become Pass or Fail without a user's action
 	// Baseline is the LatencyBenchmark, or BaselineMatrix the LatencyMatrix, for which the verdict waits, if it does: the verdict
 	// is then open unless the baseline failed or does not exist.
 	Baseline, BaselineMatrix string
-	// Reason is one word: the reason of a condition or the state of the object, if there is one.
-	Reason string
-	// Message explains the verdict, or says what it waits for.
-	Message string
-	// Details are lines about the rules that did not pass, or the nodes.
-	Details []string
+	Reason                   string   // of a condition, or the state of the object, if there is one
+	Message                  string   // explains the verdict, or says what it waits for
+	Details                  []string // lines about the rules that did not pass, or the nodes
 }
 
-// Reasons that no condition has.
 const (
-	// ReasonNoCriteria is for a benchmark without rules.
-	ReasonNoCriteria = "NoCriteria"
-	// ReasonNotObserved is for an object whose current version the operator has not processed.
-	ReasonNotObserved = "NotObserved"
+	ReasonNoCriteria  = "NoCriteria"  // for a benchmark without rules
+	ReasonNotObserved = "NotObserved" // the operator has not processed the current version
 )
 
 // String returns the standing in one line, and one more line for each detail.
@@ -63,7 +55,6 @@ func current(o client.Object, conditions []metav1.Condition, conditionType strin
 	return c
 }
 
-// Passed returns the condition Passed of a verdict.
 func Passed(v *v1alpha1.Verdict) metav1.Condition {
 	status, reason := metav1.ConditionUnknown, inconclusive(v)
 	switch v.Outcome {
