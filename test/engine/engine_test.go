@@ -35,6 +35,7 @@ func traded(t *testing.T, network string, inToOut bool) ([]value, string) {
 	if os.Getuid() != 0 {
 		t.Skip("making network namespaces takes root")
 	}
+	defer timestamps(t).Close()
 	space, err := netpair.NewNamespace()
 	if err != nil {
 		t.Fatal(err)
@@ -68,6 +69,34 @@ func traded(t *testing.T, network string, inToOut bool) ([]value, string) {
 		t.Errorf("%d orders in 2 s, want some 46,000", n)
 	}
 	return values, file
+}
+
+// timestamps returns when the kernel gives packets a timestamp on arrival, which it begins to do some time after a socket asked for
+// it: until then, each socket gets the time when it reads. The kernel ends it some time after the last such socket was closed.
+func timestamps(t *testing.T) io.Closer {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := stamped(conn.(*net.UDPConn))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		sent := time.Now()
+		if _, err := conn.WriteTo([]byte("probe"), conn.LocalAddr()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond)
+		if _, at, _, err := in(); err != nil {
+			t.Fatal(err)
+		} else if at > 0 && at < sent.Add(10*time.Millisecond).UnixNano() {
+			return conn
+		}
+	}
+	t.Fatal("packets get no timestamp on arrival")
+	return nil
 }
 
 // ladderOf returns the published ladder of latencies.
