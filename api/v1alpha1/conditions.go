@@ -44,6 +44,7 @@ const (
 	ReasonRuleUndecidable           = "RuleUndecidable"           // when a rule can neither pass nor fail
 	ReasonCaptureForbidden          = "CaptureForbidden"          // when capture is not allowed
 	ReasonHostNetworkForbidden      = "HostNetworkForbidden"      // when network type Host is not allowed
+	ReasonImageForbidden            = "ImageForbidden"            // when the image of custom is not allowed
 	ReasonNetworkNamespaceForbidden = "NetworkNamespaceForbidden" // when networkRef.namespace is not allowed
 	ReasonOccupationTooLong         = "OccupationTooLong"         // when the plan takes longer than the operator allows
 	ReasonPodStuck                  = "PodStuck"                  // when a pod of an ended attempt does not terminate

@@ -7,7 +7,7 @@ import (
 )
 
 // Tool names the program that measures.
-// +kubebuilder:validation:Enum=pinger;sfnt-pingpong;sfnt-stream;netperf;sockperf
+// +kubebuilder:validation:Enum=pinger;sfnt-pingpong;sfnt-stream;netperf;sockperf;Custom
 type Tool string
 
 // The tools. Each is a folder of internal/tool.
@@ -22,10 +22,12 @@ const (
 	ToolNetperf Tool = "netperf"
 	// ToolSockperf is sockperf: ping-pong, under load at a rate, and throughput, over TCP or UDP.
 	ToolSockperf Tool = "sockperf"
+	// ToolCustom is the program of spec.custom.
+	ToolCustom Tool = "Custom"
 )
 
 // Tools are all of them, the default first.
-var Tools = []Tool{ToolPinger, ToolSfntPingpong, ToolSfntStream, ToolNetperf, ToolSockperf}
+var Tools = []Tool{ToolPinger, ToolSfntPingpong, ToolSfntStream, ToolNetperf, ToolSockperf, ToolCustom}
 
 // OfSfnettest reports whether the tool is one of AMD's cns-sfnettest.
 func (t Tool) OfSfnettest() bool { return t == ToolSfntPingpong || t == ToolSfntStream }
@@ -115,7 +117,7 @@ func HeadlinePercentiles() []Percentile { return []Percentile{P50, P99, P999} }
 // +kubebuilder:validation:XValidation:rule="self.tool != 'sfnt-pingpong' || !('TCP' in self.workload.protocols) || !has(self.workload.messageSizes) || self.workload.messageSizes.all(s, s >= 1)",message="spec.workload.messageSizes: sfnt-pingpong cannot measure TCP messages of 0 bytes; use sizes from 1, or UDP alone"
 // +kubebuilder:validation:XValidation:rule="self.tool != 'sockperf' || !has(self.workload.messageSizes) || self.workload.messageSizes.all(s, s >= 14 && s <= 65507)",message="spec.workload.messageSizes: sockperf needs 14 to 65507 bytes (its own header takes 14); use pinger or sfnt-pingpong for other sizes"
 // +kubebuilder:validation:XValidation:rule="self.workload.protocols.all(p, p == 'TCP') || !has(self.workload.messageSizes) || self.workload.messageSizes.all(s, s <= 65507)",message="spec.workload.messageSizes: a UDP datagram carries at most 65507 bytes; use smaller sizes, or TCP alone"
-// +kubebuilder:validation:XValidation:rule="!has(self.workload.ratesPerSecond) || self.tool in ['pinger', 'sockperf', 'sfnt-stream']",message="spec.workload.ratesPerSecond: only pinger, sockperf and sfnt-stream send at a rate; use one of them, or remove ratesPerSecond"
+// +kubebuilder:validation:XValidation:rule="!has(self.workload.ratesPerSecond) || self.tool in ['pinger', 'sockperf', 'sfnt-stream', 'Custom']",message="spec.workload.ratesPerSecond: only pinger, sockperf and sfnt-stream send at a rate; use one of them, or remove ratesPerSecond"
 // +kubebuilder:validation:XValidation:rule="self.tool != 'sfnt-stream' || has(self.workload.ratesPerSecond)",message="spec.workload.ratesPerSecond: sfnt-stream sends at a rate; give at least one, or use pinger, sfnt-pingpong, sockperf or netperf for ping-pong"
 // +kubebuilder:validation:XValidation:rule="self.tool != 'sfnt-stream' || !('TCP' in self.workload.protocols)",message="spec.workload.protocols: sfnt-stream sends UDP only; use protocols: [UDP], or pinger or sockperf for TCP at a rate"
 // +kubebuilder:validation:XValidation:rule="self.tool != 'sfnt-stream' || !has(self.workload.messageSizes) || self.workload.messageSizes.all(s, s >= 24)",message="spec.workload.messageSizes: sfnt-stream needs at least 24 bytes (its own header takes them); use larger sizes, or pinger"
@@ -131,10 +133,16 @@ func HeadlinePercentiles() []Percentile { return []Percentile{P50, P99, P999} }
 // +kubebuilder:validation:XValidation:rule="!has(self.headline) || !has(self.headline.protocol) || self.headline.protocol in self.workload.protocols",message="spec.headline.protocol: must be one of workload.protocols"
 // +kubebuilder:validation:XValidation:rule="!has(self.headline) || (has(self.workload.messageSizes) ? !has(self.headline.messageSize) || self.headline.messageSize in self.workload.messageSizes : !has(self.workload.streams) && (!has(self.headline.messageSize) || self.headline.messageSize == 64))",message="spec.headline.messageSize: must be one of workload.messageSizes (64 if unset; none if only streams are measured)"
 // +kubebuilder:validation:XValidation:rule="!has(self.headline) || !has(self.headline.ratePerSecond) || has(self.workload.ratesPerSecond) && self.headline.ratePerSecond in self.workload.ratesPerSecond",message="spec.headline.ratePerSecond: must be one of workload.ratesPerSecond"
+// +kubebuilder:validation:XValidation:rule="has(self.custom) == (self.tool == 'Custom')",message="spec.custom: describes the program of tool Custom, which needs it; no other tool has it"
+// +kubebuilder:validation:XValidation:rule="self.tool != 'Custom' || (!has(self.capture) || self.capture == 'None') && (!has(self.variants) || self.variants.all(v, !has(v.capture) || v.capture == 'None'))",message="spec.capture: the packets of tool Custom cannot be matched, because its messages may have any form; remove capture"
+// +kubebuilder:validation:XValidation:rule="!has(self.highestPercentile) || !has(self.custom) || self.custom.output.format != 'SfntPingpong' || self.highestPercentile in ['p50', 'p99']",message="spec.highestPercentile: the table of sfnt-pingpong has only p50 and p99; use one of these, or another spec.custom.output.format"
 type MeasurementSpec struct {
-	// tool is the program that measures: pinger, sfnt-pingpong, sfnt-stream, netperf or sockperf.
+	// tool is the program that measures: pinger, sfnt-pingpong, sfnt-stream, netperf, sockperf, or your own (Custom).
 	// +required
 	Tool Tool `json:"tool"`
+
+	// custom is your own program, which tool Custom measures with: see docs/your-application.md.
+	Custom *Custom `json:"custom,omitempty"`
 
 	// workload is the traffic that is measured, and its duration.
 	// +optional

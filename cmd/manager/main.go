@@ -87,6 +87,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.settings.ServiceAccount, "bench-service-account", "", "service account of benchmark and hold pods, which mount no token of it; it must exist in the namespaces of benchmarks and gates. Empty: their service account default")
 	fs.BoolVar(&o.settings.AllowHostNetwork, "allow-host-network", false, "let benchmarks use the nodes' own network (network type Host)")
 	fs.BoolVar(&o.settings.AllowPacketCapture, "allow-packet-capture", false, "let benchmarks capture packets at the server's end (spec.capture), as root with the capability NET_RAW")
+	customImages := fs.String("custom-images", "", "registries and repositories, separated by commas, such as registry.example.com/trading, whose images benchmarks may run as their own programs (tool Custom); * is all, none if it is empty")
 	networkNamespaces := fs.String("network-namespaces", "", "namespaces, separated by commas, whose networks benchmarks of other namespaces may name (networkRef.namespace); * is all, none if it is empty")
 	namespaces := fs.String("namespaces", "", "namespaces, separated by commas, whose benchmarks, matrices and gates the manager measures, and outside of which it needs no right to write. Empty: all")
 	fs.DurationVar(&o.settings.MaxOccupation, "max-occupation", 24*time.Hour, "the longest time that all runs of a benchmark together may occupy their nodes; 0: no limit")
@@ -126,6 +127,12 @@ func parse(args []string, stderr io.Writer) (options, error) {
 			return o, fmt.Errorf("--namespaces: %q is not a name of a namespace", namespace)
 		}
 	}
+	for _, prefix := range list(*customImages) {
+		if prefix != "*" && !imagePrefix.MatchString(prefix) {
+			return o, fmt.Errorf("--custom-images: %q does not begin with a registry, as docker.io/library/NAME does, or has a tag or a digest", prefix)
+		}
+		o.settings.CustomImages = append(o.settings.CustomImages, prefix)
+	}
 	for _, t := range o.settings.BenchTools {
 		if _, err := all.Registry().Get(v1alpha1.Tool(t)); err != nil {
 			return o, fmt.Errorf("--bench-tools: %w", err)
@@ -139,6 +146,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	}
 	return o, nil
 }
+
+// imagePrefix matches a registry, and maybe a repository in it.
+var imagePrefix = regexp.MustCompile(`^(localhost|[A-Za-z0-9-]+([.][A-Za-z0-9-]+)+|[A-Za-z0-9.-]+:[0-9]+)(/[a-z0-9._-]+)*/?$`)
 
 // byDigest matches a reference of an image by its digest.
 var byDigest = regexp.MustCompile(`^[^\s@]+@sha256:[0-9a-f]{64}$`)

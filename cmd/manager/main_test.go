@@ -35,12 +35,12 @@ func TestParse(t *testing.T) {
 		},
 		"everything": {
 			args: []string{
-				"--bench-image=bench:v0", "--bench-image-pull-policy=Never", "--bench-service-account=bench", "--allow-host-network", "--allow-packet-capture", "--pod-start-timeout=1s", "--max-attempts=1",
+				"--bench-image=bench:v0", "--bench-image-pull-policy=Never", "--bench-service-account=bench", "--custom-images=registry.example.com:5000/a,docker.io", "--allow-host-network", "--allow-packet-capture", "--pod-start-timeout=1s", "--max-attempts=1",
 				"--network-namespaces=nets,more", "--namespaces=perf,gates", "--max-occupation=1h", "--bench-tools=pinger,sockperf", "--sfnettest-image=" + sfnettest,
 				"--metrics-bind-address=0", "--serving-cert-dir=/cert", "--health-probe-bind-address=:1", "--leader-elect=false", "--gates=false", "--zap-log-level=debug",
 			},
 			want: options{
-				settings:       benchmark.Settings{BenchImage: "bench:v0", PullPolicy: corev1.PullNever, ServiceAccount: "bench", StartTimeout: time.Second, MaxAttempts: 1, Namespaces: controllers.Named{"perf", "gates"}, Settings: preflight.Settings{AllowHostNetwork: true, AllowPacketCapture: true, MaxOccupation: time.Hour, NetworkNamespaces: []string{"nets", "more"}, BenchTools: []string{"pinger", "sockperf"}, SfnettestImage: sfnettest}},
+				settings:       benchmark.Settings{BenchImage: "bench:v0", PullPolicy: corev1.PullNever, ServiceAccount: "bench", StartTimeout: time.Second, MaxAttempts: 1, Namespaces: controllers.Named{"perf", "gates"}, Settings: preflight.Settings{CustomImages: []string{"registry.example.com:5000/a", "docker.io"}, AllowHostNetwork: true, AllowPacketCapture: true, MaxOccupation: time.Hour, NetworkNamespaces: []string{"nets", "more"}, BenchTools: []string{"pinger", "sockperf"}, SfnettestImage: sfnettest}},
 				metricsAddress: "0", servingCertDir: "/cert", healthAddress: ":1",
 			},
 		},
@@ -87,6 +87,8 @@ func TestParseRefuses(t *testing.T) {
 		"a tool that does not exist":      {[]string{image, "--bench-tools=pinger,ping"}, `--bench-tools: unknown tool "ping"`},
 		"all namespaces as a star":        {[]string{image, "--namespaces=*"}, `--namespaces: "*" is not a name of a namespace`},
 		"tools by tag":                    {[]string{image, "--sfnettest-image=onload/sfnettest:1.6"}, `--sfnettest-image: "onload/sfnettest:1.6" is not REPOSITORY@sha256:DIGEST`},
+		"images without a registry":       {[]string{image, "--custom-images=trading"}, `--custom-images: "trading" does not begin with a registry`},
+		"images by tag":                   {[]string{image, "--custom-images=docker.io/a:1"}, `--custom-images: "docker.io/a:1"`},
 		"an empty pull policy":            {[]string{image, "--bench-image-pull-policy="}, "--bench-image-pull-policy"},
 		"a yes that is neither nor":       {[]string{image, "--leader-elect=perhaps"}, "leader-elect"},
 		"a log level that does not exist": {[]string{image, "--zap-log-level=loud"}, "zap-log-level"},

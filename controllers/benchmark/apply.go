@@ -381,11 +381,16 @@ func (w *world) endpoint(task plan.Task) pods.Endpoint {
 	if task.Tool.OfSfnettest() {
 		tools = w.settings.SfnettestImage
 	}
-	return pods.Endpoint{
+	limits := w.driver.Limits()
+	e := pods.Endpoint{
 		Benchmark: w.benchmark, Name: pods.NameOf(active, task.Role), Image: w.settings.BenchImage, ToolImage: tools, PullPolicy: w.settings.PullPolicy,
 		ServiceAccount: w.settings.ServiceAccount, Node: node, Variant: w.activeRun().Variant, Task: task,
-		Scratch: task.Role == v1alpha1.RoleClient && w.driver.Limits().RawFiles,
+		Scratch: limits.RawFiles && (task.Role == v1alpha1.RoleClient || limits.Opaque),
 	}
+	if custom := w.benchmark.Spec.Custom; custom != nil {
+		e.Image, e.AgentImage = custom.FullImage(), e.Image
+	}
+	return e
 }
 
 func (r *Reconciler) deletePods(ctx context.Context, b *v1alpha1.LatencyBenchmark, at *step, all ...*corev1.Pod) {

@@ -405,3 +405,32 @@ func TestManagerWrites(t *testing.T) {
 		}
 	}
 }
+
+// A pod with a user's program runs the agent of an image that is mounted, and nothing else.
+func TestManagerPodOfAProgram(t *testing.T) {
+	set, built := policy.Load(t, managerPolicies), managerPods(t)
+	pod := built["custom.yaml1"]
+	if pod == nil {
+		t.Fatal("no pod custom.yaml1")
+	}
+	for name, change := range map[string]func(*corev1.Pod){
+		"the agent of the user's image by its path": func(p *corev1.Pod) { p.Spec.Containers[0].VolumeMounts[1].MountPath = "/opt/other" },
+		"an agent from an empty folder": func(p *corev1.Pod) {
+			p.Spec.Volumes[1].VolumeSource = corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
+		},
+		"a folder that can be written": func(p *corev1.Pod) { p.Spec.Containers[0].VolumeMounts[1].ReadOnly = false },
+		"no volume":                    func(p *corev1.Pod) { p.Spec.Volumes, p.Spec.Containers[0].VolumeMounts = nil, nil },
+		"a second mount over the program": func(p *corev1.Pod) {
+			c := &p.Spec.Containers[0]
+			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: c.VolumeMounts[0].Name, MountPath: "/opt/tailgate/usr/local/bin"})
+		},
+		"another program of the mounted image": func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"/opt/tailgate/bin/sh"} },
+		"the user's program itself":            func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"/app/engine"} },
+	} {
+		other := pod.DeepCopy()
+		change(other)
+		if got := set.Refusals(t, created(fields(t, other))); got == nil {
+			t.Errorf("%s is allowed", name)
+		}
+	}
+}

@@ -139,6 +139,9 @@ func further(path, name string, s *schema.Structural) []string {
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Properties)) {
+		if key == "custom" {
+			continue // Who describes a program of their own has read of its fields.
+		}
 		property := s.Properties[key]
 		below = append(below, further(path+"."+key, name, &property)...)
 	}

@@ -108,12 +108,17 @@ func (a *Agent) measure(ctx context.Context) (result.Document, error) {
 	cpus = h.order(cpus, h.deviceNode(iface, device))
 	toolCPUs := 1
 	for _, c := range a.Task.Cells {
-		if a.Task.Role == v1alpha1.RoleClient {
-			toolCPUs = max(toolCPUs, driver.CPUs(c))
+		toolCPUs = max(toolCPUs, tool.CPUsOf(driver, c, a.Task.Role))
+	}
+	watched := cpus[:1]
+	if driver.Limits().Opaque {
+		watched = cpus[:min(toolCPUs, len(cpus))]
+		if err := adoptStrays(); err != nil {
+			return result.Document{}, fmt.Errorf("adopting processes: %w", err)
 		}
 	}
 	e := endpoint{
-		Agent: a, driver: driver, environ: environ, cpus: cpus, cpusAllowed: allowed,
+		Agent: a, driver: driver, environ: environ, cpus: cpus, cpusAllowed: allowed, watched: watched,
 		settings: map[string]string{}, measuringCPU: cpus[0], agentCPU: h.agentCPU(cpus, toolCPUs),
 	}
 	if err := pinSelf(e.agentCPU); err != nil {
@@ -136,6 +141,7 @@ type endpoint struct {
 	environ                []string
 	cpus                   []int  // the agent and the tool may use them, in the order of host.order
 	cpusAllowed            string // the CPUs that the agent might use before it pinned itself
+	watched                []int  // events on them count: the measuring CPU, or all of a user's program
 	measuringCPU, agentCPU int
 	// watch counts events while the tool's processes run; command is that of the last process. voluntary and involuntary count the
 	// context switches of the processes that have ended.
@@ -157,7 +163,7 @@ func (e *endpoint) logf(format string, args ...any) {
 
 func (e *endpoint) document(address string) result.Document {
 	evidence := (host{root: e.Root, parent: e.Task.Parent, borrowed: e.Task.Borrowed}).gather(e.measuringCPU, e.cpus, e.iface, e.environ)
-	e.watch = host{root: e.Root}.watch(e.iface.Name, e.measuringCPU)
+	e.watch = host{root: e.Root}.watch(e.iface.Name, e.watched...)
 	evidence.Node, evidence.Address = e.Node, address
 	evidence.CPUsAllowed, evidence.AgentCPU = e.cpusAllowed, int32(e.agentCPU)
 	return result.Document{

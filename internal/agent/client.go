@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/onload"
 	"github.com/tailgate-dev/tailgate/internal/plan"
@@ -175,11 +177,11 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 		return result.Cell{}, err
 	}
 	defer os.RemoveAll(dir)
-	cpus := e.driver.CPUs(cell)
-	if cpus > len(e.cpus) {
-		return result.Cell{}, tool.Fail(v1alpha1.OutcomeToolFailed, "%s needs %d CPUs at the client's end, and has %s; raise spec.placement.cpus", e.Task.Tool, cpus, e.cpusAllowed)
+	cpus, err := e.toolCPUs(cell)
+	if err != nil {
+		return result.Cell{}, err
 	}
-	target := tool.Target{Address: e.Task.ServerAddress, Port: plan.ToolPort, LocalAddress: local, CPUs: e.cpus[:cpus], Scratch: dir, Key: e.toolKey()}
+	target := tool.Target{Address: e.Task.ServerAddress, Port: plan.ToolPort, LocalAddress: local, Interface: e.iface.Name, CPUs: cpus, Scratch: dir, Key: e.toolKey()}
 	command := e.driver.Client(cell, target)
 	if _, err := present(command.Path); err != nil {
 		return result.Cell{}, err
@@ -219,8 +221,8 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 
 	recorder, actual, printed := result.NewRecorder(), result.NewRecorder(), onload.Read(p.stderr.Bytes())
 	measurement, err := e.driver.Parse(cell, tool.Output{
-		Stdout: p.stdout.Bytes(), Stderr: printed.Rest, ExitCode: p.exitCode(), Server: a.Said, Clocks: p.clocks,
-		OpenRaw: func(name string) (io.ReadCloser, error) { return os.Open(filepath.Join(dir, name)) },
+		Stdout: p.stdout.Bytes(), Stderr: printed.Rest, Truncated: p.stdout.truncated, ExitCode: p.exitCode(), Server: a.Said, Clocks: p.clocks,
+		OpenRaw: func(name string) (io.ReadCloser, error) { return openRaw(filepath.Join(dir, name)) },
 	}, recorder.RecordN, actual.RecordN)
 	if err != nil {
 		return result.Cell{}, withServer(cmp.Or(e.onloadFailure(p), tool.Fail(reasonOf(err, v1alpha1.OutcomeToolFailed), "%s, %s: %v", e.Task.Tool, cell.Name, err)), a)
@@ -247,6 +249,27 @@ func (e *endpoint) cell(ctx context.Context, l *link, local string, cell tool.Ce
 	return measured, nil
 }
 
+func (e *endpoint) toolCPUs(cell tool.Cell) ([]int, error) {
+	n := tool.CPUsOf(e.driver, cell, e.Task.Role)
+	if n > len(e.cpus) {
+		return nil, tool.Fail(v1alpha1.OutcomeToolFailed, "%s needs %d CPUs at the %s's end, and has %s; raise spec.placement.cpus", e.Task.Tool, n, e.Task.Role, e.cpusAllowed)
+	}
+	return e.cpus[:n], nil
+}
+
+// openRaw opens a regular file of a tool, and does not wait for the writer of a pipe.
+func openRaw(path string) (io.ReadCloser, error) {
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		file.Close()
+		return nil, fmt.Errorf("%s is not a regular file", filepath.Base(path))
+	}
+	return file, nil
+}
+
 // histogram returns the histogram of a recorder, which holds only buckets if sums are given.
 func histogram(r *result.Recorder, sums *tool.Sums, unrecorded int64) (result.Histogram, error) {
 	if sums != nil {
@@ -267,6 +290,7 @@ func (e *endpoint) runClient(ctx context.Context, l *link, command tool.Command,
 		return nil, err
 	}
 	byItself := p.wait(ctx)
+	strays := e.endStrays(p)
 	e.account(p, cell.Name, l)
 	if !byItself {
 		return nil, cmp.Or(e.onloadFailure(p), tool.Fail(v1alpha1.OutcomeToolTimeout, "%s, %s: killed after %s; a message was lost, the path is too slow for the tool, or the server hangs: %s", e.Task.Tool, cell.Name, limit, p.lastWords()))
@@ -274,13 +298,13 @@ func (e *endpoint) runClient(ctx context.Context, l *link, command tool.Command,
 	if p.exitCode() < 0 {
 		return nil, cmp.Or(e.onloadFailure(p), tool.Fail(v1alpha1.OutcomeToolFailed, "%s, %s: the tool %s: %s", e.Task.Tool, cell.Name, p.ending(), cmp.Or(p.lastWords(), "it printed nothing")))
 	}
-	return p, nil
+	return p, strays
 }
 
 func present(program string) (string, error) {
 	path, err := exec.LookPath(program)
 	if err != nil {
-		err = tool.Fail(v1alpha1.OutcomeToolMissing, "the bench image has no %s; use an image that has it (see bench-image/), or another tool", program)
+		err = tool.Fail(v1alpha1.OutcomeToolMissing, "the image has no %s; use an image that has it (bench image: see bench-image/), or another tool", program)
 	}
 	return path, err
 }

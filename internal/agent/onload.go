@@ -363,10 +363,11 @@ func addSockets(grown map[string]int64, dump []byte, protocol v1alpha1.Protocol)
 const (
 	preloadVariable = "LD_PRELOAD"
 	onloadPrefix    = "EF_"
+	agentPrefix     = "TAILGATE_"
 )
 
-// environment returns the tools' environment: the container's, without options of tools and settings of Onload that an image or a shell may
-// set, and the task's. Only the tools preload the library: the agent is linked statically and ignores LD_PRELOAD. The agent's own sockets
+// environment returns the tools' environment: the container's, without the agent's inputs, such as its key, and without options of tools and
+// settings of Onload that an image or a shell may set, and the task's. Only the tools preload the library: the agent is linked statically and ignores LD_PRELOAD. The agent's own sockets
 // belong to the kernel.
 func environment(container []string, task plan.Task) []string {
 	all := map[string]string{}
@@ -376,7 +377,7 @@ func environment(container []string, task plan.Task) []string {
 		}
 	}
 	maps.DeleteFunc(all, func(name, _ string) bool {
-		return begins(name, optionPrefixes) || strings.HasPrefix(name, onloadPrefix)
+		return begins(name, optionPrefixes) || strings.HasPrefix(name, onloadPrefix) || strings.HasPrefix(name, agentPrefix)
 	})
 	maps.Copy(all, task.Env)
 	if task.Acceleration == v1alpha1.AccelerationOnload {

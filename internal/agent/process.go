@@ -58,10 +58,12 @@ func start(c tool.Command, cpus []int, dir string, environ []string) (*process, 
 	if err := StartOn(p.cmd, cpus); err != nil {
 		return nil, tool.Fail(v1alpha1.OutcomeToolFailed, "starting %s: %v", c.Path, err)
 	}
+	started.Store(p.cmd.Process.Pid, true)
 	go func() {
 		// After Wait has reaped the process, the kernel no longer reports its run delay.
 		p.runDelay = awaitRunDelay(p.cmd.Process.Pid)
 		_ = p.cmd.Wait() // The exit code is that of the process state.
+		started.Delete(p.cmd.Process.Pid)
 		p.clocks = readClocks().since(begin)
 		p.clocks.Waited = time.Duration(max(p.runDelay, 0))
 		close(p.done)
@@ -159,14 +161,20 @@ func (p *process) lastWords() string {
 }
 
 // capped keeps the first maxOutput bytes and discards the rest.
-type capped struct{ bytes.Buffer }
+type capped struct {
+	bytes.Buffer
+	truncated bool
+}
 
 func (c *capped) Write(data []byte) (int, error) {
-	if room := maxOutput - c.Len(); room > 0 {
-		c.Buffer.Write(data[:min(room, len(data))])
-	}
+	room := min(maxOutput-c.Len(), len(data))
+	c.Buffer.Write(data[:room])
+	c.truncated = c.truncated || room < len(data)
 	return len(data), nil
 }
+
+// ReadFrom replaces that of the buffer, which has no bound and which io.Copy prefers to Write.
+func (c *capped) ReadFrom(r io.Reader) (int64, error) { return io.Copy(struct{ io.Writer }{c}, r) }
 
 const (
 	listenTimeout = 10 * time.Second // for a tool's start, apart from Onload's control plane

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -202,7 +203,22 @@ func TestCappedKeepsTheBeginning(t *testing.T) {
 	if _, err := c.Write([]byte("end")); err != nil {
 		t.Fatal(err)
 	}
-	if c.Len() != maxOutput {
-		t.Errorf("kept %d bytes, want %d", c.Len(), maxOutput)
+	if c.Len() != maxOutput || !c.truncated {
+		t.Errorf("kept %d bytes, want %d; truncated: %t", c.Len(), maxOutput, c.truncated)
 	}
+}
+
+// The package os/exec copies output with io.Copy, which prefers ReadFrom to Write.
+func TestOutputIsBounded(t *testing.T) {
+	var c capped
+	if n, err := io.Copy(&c, io.LimitReader(zeros{}, 2*maxOutput)); n != 2*maxOutput || err != nil || c.Len() != maxOutput || !c.truncated {
+		t.Errorf("%d bytes copied, %d kept, truncated: %t, %v", n, c.Len(), c.truncated, err)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(to []byte) (int, error) {
+	clear(to)
+	return len(to), nil
 }

@@ -41,7 +41,7 @@ func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 			e.Task.Tool, iface.Name, address)
 	}
 	// A tool that the image lacks is reported before the server waits for a client.
-	target := tool.Target{Address: address.String(), Port: plan.ToolPort, CPUs: []int{e.measuringCPU}, Key: e.toolKey()}
+	target := tool.Target{Address: address.String(), Port: plan.ToolPort, Key: e.toolKey()}
 	if _, err := present(e.driver.Server(e.Task.Cells[0], target).Path); err != nil {
 		return result.Document{}, err
 	}
@@ -70,6 +70,7 @@ func (e *endpoint) serve(ctx context.Context) (result.Document, error) {
 			}
 			defer cancel()
 		}
+		target.LocalAddress, target.Interface = client.IP.String(), e.iface.Name
 	}
 	// The link may have come up only now, so the evidence is gathered here.
 	document := e.document(address.String())
@@ -220,6 +221,7 @@ func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) e
 	abandon := func() { // a cell that was not ended
 		if running != nil {
 			running.end(0)
+			_ = e.endStrays(running)
 		}
 		if capturing != nil {
 			_, _ = capturing.end()
@@ -242,10 +244,15 @@ func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) e
 			if running != nil {
 				e.lookEnded(running)
 				running.end(map[bool]time.Duration{false: endGrace, true: interruptGrace}[running.interrupt])
+				strays := e.endStrays(running)
 				e.account(running, r.Cell, l)
 				a.Note = line(running.lastWords(), maxWords)
 				a.refuse(e.onloadFailure(running))
 				a.Worked = a.Error != "" && e.ranWithout(running) == nil
+				if strays != nil {
+					a.refuse(strays)
+					a.Worked = false
+				}
 				if running.interrupt {
 					said := running.stdout.Bytes()
 					a.Said = append([]byte{}, said[max(0, len(said)-maxSaid):]...)
@@ -290,13 +297,23 @@ func (e *endpoint) prepare(ctx context.Context, name string, l *link, target too
 		} else if taken {
 			return nil, nil, tool.Fail(v1alpha1.OutcomeToolFailed, "another process listens on %s port %d", cell.Protocol, target.Port)
 		}
-		p, err := e.start(e.driver.Server(cell, target), target.CPUs, "", l)
+		var err error
+		if target.CPUs, err = e.toolCPUs(cell); err != nil {
+			return nil, nil, err
+		}
+		dir := ""
+		if e.driver.Limits().Opaque {
+			if dir, err = e.scratch(cell.Name); err != nil {
+				return nil, nil, err
+			}
+		}
+		p, err := e.start(e.driver.Server(cell, target), target.CPUs, dir, l)
 		if err != nil {
 			return nil, nil, err
 		}
 		if err := awaitListening(ctx, p, e.driver.Listens(cell), target.Port, e.listenLimit()); err != nil {
 			p.end(0)
-			return nil, nil, cmp.Or(e.onloadFailure(p), err)
+			return nil, nil, cmp.Or(e.onloadFailure(p), e.endStrays(p), err)
 		}
 		if err := e.lookBegun(p, cell.Protocol); err != nil {
 			return nil, nil, err

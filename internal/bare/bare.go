@@ -72,13 +72,16 @@ func Run(ctx context.Context, args []string, key string, tools tool.Registry, st
 	if e.driver, err = tools.Get(benchmark.Spec.Tool); err != nil {
 		return fmt.Errorf("-f %s: spec.tool: %w", e.file, err)
 	}
+	if benchmark.Spec.Custom != nil {
+		return fmt.Errorf("-f %s: spec.custom: its image needs Kubernetes", e.file)
+	}
 	e.runs = plan.Runs(benchmark)
 	for _, cell := range e.runs[0].Cells {
 		if err := e.driver.Validate(cell); err != nil {
 			return fmt.Errorf("-f %s: spec.workload: %w", e.file, err)
 		}
-		if n := e.driver.CPUs(cell); e.role == v1alpha1.RoleClient && n > len(e.cpus) {
-			return fmt.Errorf("--cpus: %s needs %d CPUs at the client's end for %s, and has %s", e.driver.Name(), n, cell.Name, e.cpuList)
+		if n := tool.CPUsOf(e.driver, cell, e.role); n > len(e.cpus) {
+			return fmt.Errorf("--cpus: %s needs %d CPUs at the %s's end for %s, and has %s", e.driver.Name(), n, e.role, cell.Name, e.cpuList)
 		}
 	}
 	if e.host, err = os.Hostname(); err != nil {

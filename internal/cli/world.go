@@ -97,7 +97,7 @@ func (g *glimpse) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark, roo
 	cluster := &observe.Cluster{
 		Cache: g, Live: g, Clock: clock.RealClock{}, Tools: all.Registry(),
 		// Only the operator knows whether it allows these; hints mentions them.
-		Settings: preflight.Settings{AllowHostNetwork: true, AllowPacketCapture: true, NetworkNamespaces: []string{"*"}},
+		Settings: preflight.Settings{AllowHostNetwork: true, AllowPacketCapture: true, NetworkNamespaces: []string{"*"}, CustomImages: []string{"*"}},
 	}
 	if !all.Limits(b.Spec.Tool).InEveryImage {
 		_, args, err := managerOf(ctx, g, nil)
@@ -148,6 +148,9 @@ func (g *glimpse) hints(b *v1alpha1.LatencyBenchmark, nodes []string, o prefligh
 			why = "no cluster is configured"
 		}
 		add("not checked, because %s: %s", why, strings.Join(g.unseen, ", "))
+	}
+	if b.Spec.Custom != nil {
+		add("image %s needs an operator with --custom-images that contain it", b.Spec.Custom.FullImage())
 	}
 	for _, v := range plan.Variants(b.Spec) {
 		if v.Network.Type == v1alpha1.NetworkHost {

@@ -261,6 +261,9 @@ func (c *Comparison) addDifferences(p pair, several bool, before, after judge.Re
 			c.addDifference(Difference{Key: d.Key, Baseline: d.A, Candidate: d.B, Fingerprint: d.Fingerprint, Ends: []string{where}})
 		}
 	}
+	if d, ok := result.OtherImage(*b, *a); ok {
+		c.addDifference(Difference{Key: d.Key, Baseline: d.A, Candidate: d.B, Fingerprint: true, Ends: []string{a.Client.Role}})
+	}
 }
 
 // addDifference adds a difference. If another endpoint already has it, only the endpoint is added.

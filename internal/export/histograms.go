@@ -12,26 +12,11 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/report"
+	"github.com/tailgate-dev/tailgate/internal/samples"
 )
 
 // ticksPerHalfDistance lines of a .hgrm halve the share beyond, as in HistogramLogProcessor.
 const ticksPerHalfDistance = 5
-
-// LogComment begins the comment of an export's histograms, which names unit and type.
-const LogComment = "#[Tailgate: "
-
-const roundTrips = LogComment + "an interval is a round, in ns of whole round trips (RTT), shown as "
-
-// ReadLogComment returns how latencies are shown of whose round trips a log is.
-func ReadLogComment(line string) (v1alpha1.LatencyType, error) {
-	switch shown, _ := strings.CutPrefix(line, roundTrips); shown {
-	case string(v1alpha1.LatencyRTT) + "]":
-		return v1alpha1.LatencyRTT, nil
-	case string(v1alpha1.LatencyHalfRTT) + "]":
-		return v1alpha1.LatencyHalfRTT, nil
-	}
-	return "", fmt.Errorf("%.120q is not of round trips: captured times cannot be imported", line)
-}
 
 // histograms writes for every cell the distribution of all rounds and of each as percentiles, in µs
 // of the benchmark's latency type, and a histogram log with an interval for each round, which has
@@ -61,9 +46,9 @@ func (w *writer) histograms(under string, b Benchmark) error {
 func (w *writer) rounds(name string, s report.Series) (all *hdr.Histogram, log []byte, err error) {
 	var out bytes.Buffer
 	intervals := hdr.NewHistogramLogWriter(&out)
-	comment := roundTrips + string(s.LatencyType) + "]"
+	comment := samples.RoundTrips + string(s.LatencyType) + "]"
 	if s.LatencyType == v1alpha1.ResultInToOut {
-		comment = LogComment + "an interval is a round, in ns of captured times (" + string(s.LatencyType) + ")]"
+		comment = samples.LogComment + "an interval is a round, in ns of captured times (" + string(s.LatencyType) + ")]"
 	}
 	err = intervals.OutputLogFormatVersion()
 	if fmt.Fprintln(&out, comment); !s.Rounds[0].StartedAt.IsZero() {
@@ -126,7 +111,7 @@ func (w *writer) percentiles(name string, h *hdr.Histogram, s report.Series) err
 			out.WriteString(line)
 		}
 	}
-	fmt.Fprintf(&out, "%sus of type %s]\n", LogComment, s.LatencyType)
+	fmt.Fprintf(&out, "%sus of type %s]\n", samples.LogComment, s.LatencyType)
 	return w.file(name, out.Bytes())
 }
 

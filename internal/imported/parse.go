@@ -1,11 +1,9 @@
 package imported
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -13,8 +11,8 @@ import (
 	"time"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/samples"
 	"github.com/tailgate-dev/tailgate/internal/text"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 	"github.com/tailgate-dev/tailgate/internal/tool/sfnt"
@@ -44,22 +42,12 @@ func Sfnt(output []byte) (File, error) {
 	if strings.Contains(string(output), "n_gaps") {
 		return File{}, errors.New("it is a table of sfnt-stream, and only those of sfnt-pingpong can be imported")
 	}
-	header, rows, err := sfntpingpong.ParseTable(output)
+	header, rows, fullRTT, err := sfntpingpong.ParseWhole(output)
 	if err != nil {
 		return File{}, err
 	}
 	if len(rows) == 0 || len(rows) > mostSizes {
 		return File{}, fmt.Errorf("it has %d rows of numbers, and 1 to %d can be imported", len(rows), mostSizes)
-	}
-	fullRTT, err := header.FullRTT()
-	if err != nil {
-		return File{}, fmt.Errorf("%w: import the whole output, with its lines that begin with #", err)
-	}
-	if err := header.CheckRecalibration(sfntpingpong.Name); err != nil {
-		return File{}, err
-	}
-	if p := header.Value("percentile"); p != "99" {
-		return File{}, fmt.Errorf("percentile: its %%ile is p%.20s, not p99: run it without --percentile, and import the whole output", p)
 	}
 	protocol, notes, err := commandLine(header.Value("cmdline"), rows)
 	if err != nil {
@@ -72,10 +60,10 @@ func Sfnt(output []byte) (File, error) {
 	if fullRTT {
 		f.LatencyType = v1alpha1.LatencyRTT
 	}
-	factor := factorOf(f.LatencyType)
 	for _, r := range rows {
-		if r.Max > longest/factor || r.StdDev > longest {
-			return File{}, fmt.Errorf("size %d: a round trip took more than %s", r.Size, time.Duration(longest))
+		own, err := r.Own(fullRTT)
+		if err != nil {
+			return File{}, err
 		}
 		if slices.ContainsFunc(f.Rounds[0], func(c result.Cell) bool { return int64(c.MessageSize) == r.Size }) {
 			return File{}, fmt.Errorf("size %d: it has two rows; import one sweep a file", r.Size)
@@ -83,10 +71,7 @@ func Sfnt(output []byte) (File, error) {
 		f.Rounds[0] = append(f.Rounds[0], result.Cell{
 			Cell:        tool.Cell{Traffic: v1alpha1.Traffic{Protocol: protocol, MessageSize: int32(r.Size)}},
 			ToolVersion: header.Version(), StartedAt: f.At, Warnings: header.Warnings(sfntpingpong.Name),
-			Own: &tool.Own{
-				Count: r.Iterations, MeanNs: float64(r.Mean * factor), MinNs: r.Min * factor, MaxNs: r.Max * factor,
-				StdDevNs: r.StdDev * factor, P50Ns: r.Median * factor, P99Ns: r.Percentile * factor, StepNs: factor,
-			},
+			Own: own,
 		})
 	}
 	return f, nil
@@ -184,21 +169,9 @@ func dateOf(date string) time.Time {
 
 // Nanoseconds reads whole ns of a latency type, one a line, as sfnt-pingpong's raw files.
 func Nanoseconds(r io.Reader, kind v1alpha1.LatencyType) (result.Histogram, error) {
-	recorder, number := result.NewRecorder(), 0
-	lines := bufio.NewScanner(r)
-	for lines.Scan() {
-		number++
-		ns, err := strconv.ParseInt(strings.TrimSpace(lines.Text()), 10, 64)
-		if err != nil || ns < 1 || ns > longest/factorOf(kind) {
-			return result.Histogram{}, fmt.Errorf("line %d: %.40q is not a number of nanoseconds from 1 to %d", number, lines.Text(), longest/factorOf(kind))
-		}
-		recorder.Record(ns * factorOf(kind))
-	}
-	if err := lines.Err(); err != nil {
-		return result.Histogram{}, fmt.Errorf("line %d: %w", number+1, err)
-	}
-	if number == 0 {
-		return result.Histogram{}, errors.New("it has no samples")
+	recorder := result.NewRecorder()
+	if err := samples.Values(r, samples.Scale{Unit: time.Nanosecond, Half: kind == v1alpha1.LatencyHalfRTT}, recorder.Record); err != nil {
+		return result.Histogram{}, err
 	}
 	return recorder.Histogram()
 }
@@ -210,112 +183,14 @@ func factorOf(kind v1alpha1.LatencyType) int64 {
 	return 1
 }
 
-// mostIntervals is the largest number of intervals of a histogram log: a day of seconds.
-const mostIntervals = 86_400
-
-var (
-	startTime = regexp.MustCompile(`^#\[StartTime: ([0-9]{1,10})(?:\.[0-9]*)? \(seconds since epoch\)`)
-	otherUnit = regexp.MustCompile(`(?i)\b(milli-?seconds?|micro-?seconds?|[mµu]secs?|[mµu]s)\b`)
-	// interval is a line with start, length, maximum and histogram, and maybe a tag.
-	interval = regexp.MustCompile(`^(?:Tag=([^,]*),)?[0-9.]+,[0-9.]+,[0-9.]+,(\S+)$`)
-)
-
 // HistogramLog reads an HdrHistogram log of ns as one round, or an export's as its rounds. kind is
 // the type of the latencies; an export's log names its own, and kind may be empty.
 func HistogramLog(r io.Reader, kind v1alpha1.LatencyType) ([]result.Histogram, File, error) {
-	l := intervals{kind: kind, recorder: result.NewRecorder(), seen: map[string]int{}, tags: map[string]bool{}}
-	lines, number := bufio.NewScanner(r), 0
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		if number++; lines.Text() == "" {
-			continue
-		}
-		if err := l.add(number, lines.Text()); err != nil {
-			return nil, File{}, fmt.Errorf("line %d: %w", number, err)
-		}
+	log, err := samples.HistogramLog(r, samples.Scale{Unit: time.Nanosecond, Half: kind == v1alpha1.LatencyHalfRTT})
+	f := File{LatencyType: log.LatencyType, At: log.At}
+	if err != nil || log.LatencyType != "" {
+		return log.Rounds, f, err
 	}
-	if err := lines.Err(); err != nil {
-		return nil, File{}, fmt.Errorf("line %d: %w", number+1, err)
-	}
-	if len(l.tags) > 0 {
-		return nil, File{}, fmt.Errorf("it has the series %s: split it by their tags, and import one series a file", text.List(slices.Sorted(maps.Keys(l.tags)), 8, ", "))
-	}
-	if len(l.seen) == 0 {
-		return nil, File{}, errors.New("it has no intervals")
-	}
-	if !l.own {
-		h, err := l.recorder.Histogram()
-		l.rounds = append(l.rounds, h)
-		return l.rounds, l.file, err
-	}
-	return l.rounds, l.file, nil
-}
-
-// intervals are a histogram log, as far as it was read.
-type intervals struct {
-	kind     v1alpha1.LatencyType
-	recorder *result.Recorder
-	rounds   []result.Histogram
-	file     File
-	// own: it is of an export, with an interval for each round and whole round trips.
-	own bool
-	// began: the heading of the intervals was read.
-	began bool
-	// seen has the lines of intervals with their numbers.
-	seen map[string]int
-	tags map[string]bool
-}
-
-func (l *intervals) add(number int, line string) error {
-	switch {
-	case strings.HasPrefix(line, export.LogComment):
-		if l.own || len(l.seen) > 0 {
-			return errors.New("it has the logs of several exports: import one a file")
-		}
-		var err error
-		l.own = true
-		l.file.LatencyType, err = export.ReadLogComment(line)
-		return err
-	case line[0] == '#':
-		start := startTime.FindStringSubmatch(line)
-		switch {
-		case start != nil && !l.file.At.IsZero(), start != nil && len(l.seen) > 0:
-			return errors.New("it has a second StartTime, of another run: import one run a file")
-		case start != nil:
-			seconds, _ := strconv.ParseInt(start[1], 10, 64) // at most ten digits
-			l.file.At = time.Unix(seconds, 0).UTC()
-		case otherUnit.MatchString(line):
-			return fmt.Errorf("%.80q names another unit than nanoseconds: convert the values", line)
-		}
-		return nil
-	case line[0] == '"':
-		if l.began || len(l.seen) > 0 {
-			return errors.New("it has a second heading, of another run: import one run a file")
-		}
-		l.began = true
-		return nil
-	}
-	found := interval.FindStringSubmatch(line)
-	switch {
-	case found == nil:
-		return fmt.Errorf("%.80q is not an interval: its start, length and maximum, and a histogram", line)
-	case strings.HasPrefix(line, "Tag="):
-		l.tags[found[1]] = true
-		return nil
-	case l.seen[line] > 0:
-		return fmt.Errorf("it is the same interval as in line %d", l.seen[line])
-	case len(l.seen) == mostIntervals:
-		return fmt.Errorf("it has more than %d intervals", mostIntervals)
-	}
-	l.seen[line] = number
-	kind := l.kind
-	if l.own {
-		kind = v1alpha1.LatencyRTT
-	}
-	if err := result.RecordEncoded(l.recorder, found[2], factorOf(kind)); err != nil || !l.own {
-		return err
-	}
-	h, err := l.recorder.Histogram()
-	l.rounds, l.recorder = append(l.rounds, h), result.NewRecorder()
-	return err
+	h, err := log.All.Histogram()
+	return []result.Histogram{h}, f, err
 }

@@ -160,6 +160,7 @@ func Cells(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant) []tool.Cell {
 	for _, t := range trafficOf(w) {
 		c := tool.Cell{
 			Name: t.CellName(), Traffic: t, Wait: v.Wait, Muxer: v.Muxer, Duration: w.Duration.Duration, Warmup: w.Warmup.Duration,
+			Custom: spec.Custom,
 		}
 		if t.Protocol == v1alpha1.ProtocolMulticast {
 			c.MulticastGroup = w.MulticastGroup

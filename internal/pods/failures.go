@@ -42,9 +42,9 @@ func StartTrouble(p *corev1.Pod, warnings []corev1.Event) Trouble {
 			// These come from CRI-O, and the kubelet passes them on.
 			"RegistryUnavailable", "SignatureValidationFailed":
 			image, option := unpulled(p, c)
-			remedy := "check the operator's " + option + " and the node's access to its registry"
+			remedy := "check " + option + " and the node's access to its registry"
 			if strings.Contains(c.State.Waiting.Message, "no match for platform") {
-				remedy = "build the image of the operator's " + option + " for the architecture of the node, too, or select other nodes (kubernetes.io/arch)"
+				remedy = "build the image of " + option + " for the architecture of the node, too, or select other nodes (kubernetes.io/arch)"
 			}
 			said := reason
 			if words := text.Ends(oneLine(c.State.Waiting.Message), maxSaid); words != "" {
@@ -97,18 +97,22 @@ var unschedulable = []cause{
 	{"", "change what the message names"},
 }
 
-// unpulled returns the image that a container waits for, and the operator's options that name it.
+// unpulled returns the image that a container waits for, and the settings that name it.
 // Only the kubelet's message tells a volume's image from the container's; a runtime's may not.
 func unpulled(p *corev1.Pod, c corev1.ContainerStatus) (image, option string) {
-	image, option = c.Image, "--bench-image"
+	image, option = c.Image, "the operator's --bench-image"
+	ofVolume := "the operator's --sfnettest-image"
+	if len(p.Spec.Containers) > 0 && slices.Equal(p.Spec.Containers[0].Command, []string{agentFolder + Agent}) {
+		option, ofVolume = "spec.custom.image", option
+	}
 	for _, v := range p.Spec.Volumes {
 		if v.Image == nil || c.Image != "" && strings.Contains(c.State.Waiting.Message, c.Image) {
 			continue
 		}
 		if strings.Contains(c.State.Waiting.Message, v.Image.Reference) {
-			return v.Image.Reference, "--sfnettest-image"
+			return v.Image.Reference, ofVolume
 		}
-		image, option = image+" or "+v.Image.Reference, option+" and --sfnettest-image"
+		image, option = image+" or "+v.Image.Reference, option+" and "+strings.TrimPrefix(ofVolume, "the operator's ")
 	}
 	return image, option
 }

@@ -35,6 +35,7 @@ type Endpoint struct {
 	Benchmark      *v1alpha1.LatencyBenchmark
 	Image          string
 	ToolImage      string // has tools used before Image's, or is empty; it only is mounted
+	AgentImage     string // has the agent if Image is a user's own, or is empty; it only is mounted
 	PullPolicy     corev1.PullPolicy
 	ServiceAccount string // the pod's, without its token; empty: the namespace's default
 	Node           string
@@ -130,11 +131,18 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 	}
 	Restrict(&pod.Spec, needed...)
 	if e.Scratch {
-		addVolume(&pod.Spec, "scratch", plan.Scratch, corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}})
+		scratch := &corev1.EmptyDirVolumeSource{}
+		if e.AgentImage != "" {
+			scratch.SizeLimit = new(scratchLimit.DeepCopy())
+		}
+		addVolume(&pod.Spec, "scratch", plan.Scratch, corev1.VolumeSource{EmptyDir: scratch})
+	}
+	if e.AgentImage != "" {
+		addImage(&pod.Spec, "agent", agentFolder, e.AgentImage, e.PullPolicy)
+		c.Command = []string{agentFolder + Agent}
 	}
 	if e.ToolImage != "" {
-		addVolume(&pod.Spec, "tools", toolFolder, corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: e.ToolImage, PullPolicy: e.PullPolicy}})
-		c.VolumeMounts[len(c.VolumeMounts)-1].ReadOnly = true
+		addImage(&pod.Spec, "tools", toolFolder, e.ToolImage, e.PullPolicy)
 		c.Env = append(c.Env, corev1.EnvVar{Name: "PATH", Value: toolPath})
 	}
 
@@ -183,6 +191,19 @@ const (
 	toolPath   = toolFolder + "/usr/local/bin:" + toolFolder + "/usr/bin:" + toolFolder + "/bin:" +
 		"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
+
+// agentFolder has the files of Endpoint.AgentImage.
+const agentFolder = "/opt/tailgate"
+
+// scratchLimit bounds what a user's program writes.
+var scratchLimit = resource.MustParse("1Gi")
+
+// addImage mounts the files of an image.
+func addImage(spec *corev1.PodSpec, name, path, image string, pull corev1.PullPolicy) {
+	addVolume(spec, name, path, corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: image, PullPolicy: pull}})
+	mounts := spec.Containers[0].VolumeMounts
+	mounts[len(mounts)-1].ReadOnly = true
+}
 
 func addVolume(spec *corev1.PodSpec, name, path string, source corev1.VolumeSource) {
 	spec.Volumes = append(spec.Volumes, corev1.Volume{Name: name, VolumeSource: source})

@@ -21,6 +21,7 @@ import (
 var benchmarks = map[string]func(*v1alpha1.LatencyBenchmark){
 	"pod":        func(*v1alpha1.LatencyBenchmark) {},
 	"tool-image": func(*v1alpha1.LatencyBenchmark) {},
+	"custom":     func(b *v1alpha1.LatencyBenchmark) { b.Spec.Tool = v1alpha1.ToolCustom },
 	"host-interface": func(b *v1alpha1.LatencyBenchmark) {
 		b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkHost, Host: &v1alpha1.HostNetwork{Interface: "ens1f0"}}
 	},
@@ -106,6 +107,9 @@ func endpoint(name, role string) Endpoint {
 	}
 	if name == "tool-image" {
 		e.ToolImage = "registry.example.com/onload/sfnettest@sha256:0f"
+	}
+	if name == "custom" {
+		e.Image, e.AgentImage, e.Scratch = "registry.example.com/trading/engine@sha256:0f", e.Image, true
 	}
 	return e
 }
@@ -259,7 +263,7 @@ func TestPodsShareNothingWithTheirBenchmark(t *testing.T) {
 // volumesOnly reports whether there are only the volumes that an endpoint needs: an empty folder, and the image with its tools.
 func volumesOnly(volumes []corev1.Volume, e Endpoint) bool {
 	for _, v := range volumes {
-		if !(v.EmptyDir != nil && e.Scratch || v.Image != nil && v.Image.Reference == e.ToolImage) {
+		if !(v.EmptyDir != nil && e.Scratch || v.Image != nil && (v.Image.Reference == e.ToolImage || v.Image.Reference == e.AgentImage)) {
 			return false
 		}
 	}
@@ -287,7 +291,7 @@ func TestPodsHaveNothingTheyDoNotNeed(t *testing.T) {
 			"no probe":                  c.StartupProbe == nil && c.LivenessProbe == nil && c.ReadinessProbe == nil,
 			"no restart":                pod.Spec.RestartPolicy == corev1.RestartPolicyNever,
 			"an end in any case":        pod.Spec.ActiveDeadlineSeconds != nil && *pod.Spec.ActiveDeadlineSeconds == 690,
-			"no shell":                  cmp.Equal(c.Command, []string{"/usr/local/bin/tailgate-agent"}) && cmp.Equal(c.Args, []string{e.Task.Role}),
+			"no shell":                  cmp.Equal(c.Command, []string{map[bool]string{true: "/opt/tailgate"}[e.AgentImage != ""] + "/usr/local/bin/tailgate-agent"}) && cmp.Equal(c.Args, []string{e.Task.Role}),
 		} {
 			if !ok {
 				t.Errorf("not so: %s", what)

@@ -5,6 +5,7 @@ package preflight
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -60,6 +61,7 @@ type Settings struct {
 	NetworkNamespaces  []string      // of networks that other namespaces may use; "*" is all
 	MaxOccupation      time.Duration // for which a benchmark may hold its nodes; zero: no limit
 	BenchTools         []string      // that the bench image has; empty: all
+	CustomImages       []string      // registries and repositories of users' programs; "*" is all
 	// SfnettestImage has the tools sfnt-pingpong and sfnt-stream, and pods of these tools mount it; empty: they are those of the bench image.
 	SfnettestImage string
 }
@@ -141,7 +143,7 @@ func eachCell(of func(Observed, tool.Cell) *Rejection) check {
 
 // ofSpec are the checks that do not consider nodes.
 var ofSpec = chain{
-	benchImageHasTool, cellsFitStatus, eachCell(toolMeasuresCell), planEndsInTime, percentileIsKnown, eachCell(percentileIsReached),
+	benchImageHasTool, customIsAllowed, cellsFitStatus, eachCell(toolMeasuresCell), planEndsInTime, percentileIsKnown, eachCell(percentileIsReached),
 	rulesCanDecide, eachCell(memoryIsEnough), eachCell(cpusAreEnough), eachVariant(hostNetworkIsAllowed), eachVariant(namespaceIsAllowed),
 	eachVariant(captureIsAllowed), classesExist, eachVariant(onloadCarriesNetwork), eachVariant(profileIsValid),
 	eachVariant(networkExists), eachVariant(networkIsOwn), eachVariant(networkGivesDevice), eachVariant(rangeHasAddresses),
@@ -165,7 +167,7 @@ func CPUs(o Observed) v1alpha1.EndpointCPUs {
 	if known == least {
 		return known
 	}
-	whole := v1alpha1.EndpointCPUs{Client: cmp.Or(known.Client, max(wholeCore, least.Client)), Server: cmp.Or(known.Server, wholeCore)}
+	whole := v1alpha1.EndpointCPUs{Client: cmp.Or(known.Client, max(wholeCore, least.Client)), Server: cmp.Or(known.Server, max(wholeCore, least.Server))}
 	empty := o.withCPUs(whole)
 	empty.Pods, empty.Topologies = nil, nil
 	if _, r := choosePair(empty); r != nil {
@@ -176,15 +178,15 @@ func CPUs(o Observed) v1alpha1.EndpointCPUs {
 
 // leastCPUs returns the numbers from the spec or an earlier acceptance or, if there are none, the CPUs that the tool needs.
 func (o Observed) leastCPUs() v1alpha1.EndpointCPUs {
-	client := 1
+	client, server := 1, 1
 	if o.Driver != nil {
 		_ = eachCell(func(o Observed, c tool.Cell) *Rejection {
-			client = max(client, o.Driver.CPUs(c))
+			client, server = max(client, tool.CPUsOf(o.Driver, c, v1alpha1.RoleClient)), max(server, tool.CPUsOf(o.Driver, c, v1alpha1.RoleServer))
 			return nil
 		})(o)
 	}
 	known := o.Benchmark.CPUs()
-	return v1alpha1.EndpointCPUs{Client: cmp.Or(known.Client, int32(client)), Server: cmp.Or(known.Server, 1)}
+	return v1alpha1.EndpointCPUs{Client: cmp.Or(known.Client, int32(client)), Server: cmp.Or(known.Server, int32(server))}
 }
 
 // withCPUs returns a copy of o with a number of CPUs for each endpoint for which the spec sets none.
@@ -207,7 +209,7 @@ func placementPath(o Observed, role, field string) string {
 
 func benchImageHasTool(o Observed) *Rejection {
 	t := o.Benchmark.Spec.Tool
-	if len(o.BenchTools) == 0 || slices.Contains(o.BenchTools, string(t)) || t.OfSfnettest() && o.SfnettestImage != "" {
+	if o.Benchmark.Spec.Custom != nil || len(o.BenchTools) == 0 || slices.Contains(o.BenchTools, string(t)) || t.OfSfnettest() && o.SfnettestImage != "" {
 		return nil
 	}
 	var hint string
@@ -303,9 +305,11 @@ func memoryIsEnough(o Observed, c tool.Cell) *Rejection {
 }
 
 func cpusAreEnough(o Observed, c tool.Cell) *Rejection {
-	if need, cpus := o.Driver.CPUs(c), int(o.Benchmark.CPUs().Client); cpus != 0 && cpus < need {
-		return rejectf(v1alpha1.ReasonInsufficientCPU, placementPath(o, v1alpha1.RoleClient, "cpus"),
-			"%s needs %d CPUs at the client's end, and %d requested; request more", o.Benchmark.Spec.Tool, need, cpus)
+	for _, role := range []string{v1alpha1.RoleClient, v1alpha1.RoleServer} {
+		if need, cpus := tool.CPUsOf(o.Driver, c, role), int(o.Benchmark.CPUs().Of(role)); cpus != 0 && cpus < need {
+			return rejectf(v1alpha1.ReasonInsufficientCPU, placementPath(o, role, "cpus"),
+				"%s needs %d CPUs at the %s's end, and %d requested; request more", o.Benchmark.Spec.Tool, need, role, cpus)
+		}
 	}
 	return nil
 }
@@ -314,6 +318,28 @@ func hostNetworkIsAllowed(o Observed, v v1alpha1.Variant) *Rejection {
 	if v.Network.Type == v1alpha1.NetworkHost && !o.AllowHostNetwork {
 		return rejectf(v1alpha1.ReasonHostNetworkForbidden, networkPath(o, v)+".type",
 			"Host gives benchmark pods the node's network; the operator must be started with --allow-host-network, or choose Pod, VF, PF or NAD")
+	}
+	return nil
+}
+
+// mostCustom bounds the descriptions of a program in all cells, in bytes: the agents' tasks and results contain them.
+const mostCustom = 64 << 10
+
+// customIsAllowed lets only images run in the nodes' pods that the operator trusts.
+func customIsAllowed(o Observed) *Rejection {
+	custom := o.Benchmark.Spec.Custom
+	if custom == nil {
+		return nil
+	}
+	if !custom.Within(o.CustomImages) {
+		return rejectf(v1alpha1.ReasonImageForbidden, "spec.custom.image",
+			"the operator does not allow %s as the program of benchmarks; it must be started with --custom-images=PREFIX,... that contain it (now: %s)",
+			custom.FullImage(), cmp.Or(strings.Join(o.CustomImages, ", "), "none"))
+	}
+	data, _ := json.Marshal(custom) // Texts and numbers can always be encoded.
+	if n := len(plan.Cells(o.Benchmark.Spec, v1alpha1.Variant{})) * len(data); n > mostCustom {
+		return rejectf(v1alpha1.ReasonCellUnsupported, "spec.custom", "its description takes %d KiB in all cells of a variant, and at most %d fit: shorten args and env, or measure fewer cells",
+			n>>10, mostCustom>>10)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -146,6 +147,13 @@ func TestNotesOfImageVolumes(t *testing.T) {
 		if got := Notes(o, v1alpha1.Pair{ClientNode: "a", ServerNode: "b"}, v1alpha1.EndpointCPUs{Client: 2, Server: 2}); len(got) > 0 {
 			t.Errorf("%s: the pinger needs no image volume: %q", version, got)
 		}
+	}
+}
+
+// program makes an image the program of the benchmark; images below r.example.com/team are allowed.
+func program(image string) func(*Observed) {
+	return func(o *Observed) {
+		o.Benchmark.Spec.Tool, o.Benchmark.Spec.Custom, o.CustomImages = v1alpha1.ToolCustom, &v1alpha1.Custom{Image: image}, []string{"r.example.com/team"}
 	}
 }
 
@@ -381,6 +389,30 @@ func TestAccept(t *testing.T) {
 			change:      []func(*Observed){func(o *Observed) { o.Benchmark.Spec.Network.Type = v1alpha1.NetworkHost }},
 			wantReason:  v1alpha1.ReasonHostNetworkForbidden,
 			wantMessage: []string{"spec.network.type", "--allow-host-network", "VF"},
+		},
+		"a user's program, not allowed": {
+			change:      []func(*Observed){program("r.example.com/team-evil/a:1")},
+			wantReason:  v1alpha1.ReasonImageForbidden,
+			wantMessage: []string{"spec.custom.image", "r.example.com/team-evil/a:1", "--custom-images", "now: r.example.com/team"},
+		},
+		"a user's program, allowed": {
+			change: []func(*Observed){program("r.example.com/team/a:1")},
+			want:   "a b",
+		},
+		"a user's program whose description is long": {
+			change: []func(*Observed){program("r.example.com/team/a:1"), func(o *Observed) {
+				o.Benchmark.Spec.Custom.Client.Args = slices.Repeat([]string{strings.Repeat("x", 256)}, 32)
+				o.Benchmark.Spec.Workload.RatesPerSecond = []int32{1, 2, 3, 4, 5, 6, 7, 8}
+			}},
+			wantReason:  v1alpha1.ReasonCellUnsupported,
+			wantMessage: []string{"spec.custom", "at most 64 fit"},
+		},
+		"a server that needs more CPUs than it gets": {
+			change: []func(*Observed){program("r.example.com/team/a:1"), func(o *Observed) {
+				o.Benchmark.Spec.Custom.Server.CPUs, o.Benchmark.Spec.Placement.CPUs = 3, 2
+			}},
+			wantReason:  v1alpha1.ReasonInsufficientCPU,
+			wantMessage: []string{"spec.placement.cpus", "needs 3 CPUs at the server's end"},
 		},
 		"host network, allowed": {
 			change: []func(*Observed){func(o *Observed) {

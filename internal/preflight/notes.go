@@ -41,7 +41,12 @@ func Notes(o Observed, pair v1alpha1.Pair, cpus v1alpha1.EndpointCPUs) []string 
 	}
 	for _, n := range o.Nodes {
 		measured := n.Name == pair.ClientNode || n.Name == pair.ServerNode
-		if measured && o.SfnettestImage != "" && o.Benchmark.Spec.Tool.OfSfnettest() && !mountsImages(n) {
+		switch {
+		case !measured || mountsImages(n):
+		case o.Benchmark.Spec.Custom != nil:
+			add("node %s has kubelet %s, which mounts the image with the agent only with feature gate ImageVolume, and not before v1.33: upgrade it",
+				n.Name, n.Status.NodeInfo.KubeletVersion)
+		case o.SfnettestImage != "" && o.Benchmark.Spec.Tool.OfSfnettest():
 			add("node %s has kubelet %s, which mounts --sfnettest-image only with feature gate ImageVolume, and not before v1.33: upgrade it, or use a bench image that has %s",
 				n.Name, n.Status.NodeInfo.KubeletVersion, o.Benchmark.Spec.Tool)
 		}

@@ -96,14 +96,19 @@ func kernel(e endpoint) finding {
 			return unknown(expected, of.name+" names "+libraries, advice)
 		}
 	}
-	host := e.network().Type == v1alpha1.NetworkHost
+	uncounted := e.network().Type == v1alpha1.NetworkHost || e.opaque()
 	for i, w := range ways {
-		// On the host's network, the counters cannot exclude Onload, but Onload needs a library.
-		if w.Way == Unknown && !(host && len(e.own.Paths) > i) {
+		// On the host's network, or of an unknown number of messages, the counters cannot exclude Onload, but Onload needs a library.
+		if w.Way == Unknown && !(uncounted && len(e.own.Paths) > i) {
 			return unknown(expected, w.inCell(), advice)
 		}
+		if c := e.cells[i]; e.opaque() && e.network().Type != v1alpha1.NetworkHost {
+			if why := e.repeated(c, e.path(c)); why != "" {
+				return unknown(expected, c.Name+": "+why+": a proxy may send the messages on, unless the program itself does this", advice)
+			}
+		}
 	}
-	if host {
+	if uncounted {
 		return proved(expected, "no library of Onload in any process")
 	}
 	return proved(expected, fmt.Sprintf("in all %d cells; %s: %s", len(ways), ways[0].Cell, ways[0].Witnesses[0]))

@@ -31,7 +31,10 @@ func cpusExclusive(e endpoint) finding {
 	others, counted := e.otherThreads()
 	waited, known := e.waited()
 	waited -= max(own["cgroup.stopped-us"], own["cgroup.throttled-us"])
-	switch {
+	switch away := e.ranElsewhere(); {
+	case away*mostTaken > elapsed:
+		return e.alone(unknown(f.expected, fmt.Sprintf("%s, but the program ran on other CPUs than those of TAILGATE_CPUS for %s", f.found, part(away, elapsed)),
+			"let it keep the affinity that it is started with"))
 	case counted && others*mostTaken > elapsed:
 		return e.alone(failed(f.expected, fmt.Sprintf("%s, but other threads ran on CPU %d for %s", f.found, e.own.MeasuringCPU, part(others, elapsed)), advice))
 	case !counted && known && waited*mostTaken > elapsed:
@@ -69,6 +72,19 @@ func (e endpoint) otherThreads() (int64, bool) {
 // forks reports whether the tool's processes fork, so that its main thread does not measure.
 func (e endpoint) forks() bool {
 	return tools.Limits(e.spec.Tool).Forks && e.role == v1alpha1.RoleServer
+}
+
+// opaque reports whether the tool is a user's program, of which the agent counts all CPUs, processes and threads.
+func (e endpoint) opaque() bool { return tools.Limits(e.spec.Tool).Opaque }
+
+// ranElsewhere returns how long a user's program ran on other CPUs than those that it was given, in µs, at least.
+func (e endpoint) ranElsewhere() int64 {
+	busy, counted := e.own.Deltas["cpu.busy-ns"]
+	tool, told := e.own.Deltas["tool.cpu-ns"]
+	if !e.opaque() || !counted || !told {
+		return 0
+	}
+	return max(0, tool-busy) / 1000
 }
 
 // cpusChosen checks that a CPU manager chose the CPUs: those that pods share may be as many.
@@ -297,7 +313,7 @@ func (e endpoint) waited() (int64, bool) {
 		name string
 		ns   int64
 	}{{"tool.run-delay-ns", 1}, {"cpu.run-delay-ns", 1}, {"cgroup.pressure-us", 1000}}
-	if e.forks() {
+	if e.forks() || e.opaque() {
 		delays = delays[1:]
 	}
 	for _, of := range delays {

@@ -10,6 +10,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/text"
 	"github.com/tailgate-dev/tailgate/internal/tool"
+	tools "github.com/tailgate-dev/tailgate/internal/tool/all"
 )
 
 // Way is the way that the messages of a cell took at one end.
@@ -54,6 +55,9 @@ type load struct {
 
 // loads returns the loads of a cell at one end, without the warm-up, so that they are lower bounds.
 func loads(c result.Cell, role string) (in, out load) {
+	if tools.Limits(v1alpha1.Tool(c.Tool)).Opaque {
+		return load{}, load{} // It may send any messages beside those that it times.
+	}
 	n := c.Histogram.Count + c.Histogram.OverRange
 	if c.Own != nil {
 		n = c.Own.Count

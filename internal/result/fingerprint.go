@@ -72,6 +72,17 @@ func Differences(a, b Document) []Difference {
 	return all
 }
 
+// OtherImage is the difference of two runs of users' programs whose images are not known to be the same: a tag may name another one.
+func OtherImage(a, b Stored) (Difference, bool) {
+	custom := func(run Stored) bool {
+		return slices.ContainsFunc(run.Client.Cells, func(c Cell) bool { return c.Custom != nil })
+	}
+	_, before, _ := strings.Cut(a.ClientSeen.ImageID, "@")
+	_, after, _ := strings.Cut(b.ClientSeen.ImageID, "@")
+	d := Difference{Key: "tool.image", A: a.ClientSeen.ImageID, B: b.ClientSeen.ImageID, Fingerprint: true}
+	return d, custom(a) && custom(b) && (before != after || before == "" && d.A != d.B)
+}
+
 // CompareKeys orders the keys of conditions: those of the fingerprint first, then by name.
 func CompareKeys(a, b string) int {
 	if first := inFingerprint(a); first != inFingerprint(b) {
@@ -135,8 +146,13 @@ func Conditions(d Document) map[string]string {
 		set("tool.name", c.Tool)
 		set("tool.version", c.ToolVersion)
 		for field, value := range fields(c.Cell) {
-			if field != "name" {
+			if field != "name" && field != "custom" {
 				set(cellKey(c.Name, field), value)
+			}
+		}
+		if c.Custom != nil {
+			for field, value := range fields(c.Custom) {
+				set("tool.custom."+field, value)
 			}
 		}
 		set(cellKey(c.Name, "start"), string(c.Start))

@@ -168,7 +168,12 @@ func change(v reflect.Value) {
 		v.SetBool(!v.Bool())
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), v.Len()+1, v.Len()+1))
-	case reflect.Map, reflect.Pointer:
+	case reflect.Pointer:
+		other := reflect.New(v.Type().Elem())
+		other.Elem().Set(v.Elem())
+		change(other.Elem().Field(0))
+		v.Set(other)
+	case reflect.Map:
 		v.SetZero()
 	default:
 		panic(v.Kind().String())
@@ -190,9 +195,10 @@ func TestEveryFieldIsComparedOrLeftOutOnPurpose(t *testing.T) {
 		if field.Name == "Name" || field.Anonymous {
 			continue
 		}
-		other := measured()
+		before, other := measured(), measured()
+		before.Cells[0].Custom, other.Cells[0].Custom = &v1alpha1.Custom{Image: "a"}, &v1alpha1.Custom{Image: "a"}
 		change(reflect.ValueOf(&other.Cells[0].Cell).Elem().FieldByIndex(field.Index))
-		if found := Differences(measured(), other); len(found) != 1 || !found[0].Fingerprint {
+		if found := Differences(before, other); len(found) != 1 || !found[0].Fingerprint {
 			t.Errorf("results whose cells differ in %s: %v; want one difference of the fingerprint", field.Name, found)
 		}
 	}
@@ -299,4 +305,41 @@ func FuzzDifferences(f *testing.F) {
 			t.Fatalf("there and back:\n%s", diff)
 		}
 	})
+}
+
+// Another program, command or environment is named by the part that differs; another image behind the same tag, too.
+func TestCustomIsCompared(t *testing.T) {
+	with := func(change func(*v1alpha1.Custom)) Stored {
+		d := measured()
+		custom := &v1alpha1.Custom{Image: "a:1", Client: v1alpha1.CustomProgram{Command: []string{"/c"}}, Server: v1alpha1.CustomProgram{Command: []string{"/s"}}}
+		if change != nil {
+			change(custom)
+		}
+		for i := range d.Cells {
+			d.Cells[i].Custom = custom
+		}
+		return Stored{Client: d, ClientSeen: Seen{ImageID: "registry/a@sha256:01"}}
+	}
+	for key, change := range map[string]func(*v1alpha1.Custom){
+		"tool.custom.image":  func(c *v1alpha1.Custom) { c.Image = "a:2" },
+		"tool.custom.client": func(c *v1alpha1.Custom) { c.Client.Args = []string{"-x"} },
+		"tool.custom.server": func(c *v1alpha1.Custom) { c.Server.Env = []v1alpha1.CustomVariable{{Name: "A", Value: "1"}} },
+		"tool.custom.output": func(c *v1alpha1.Custom) { c.Output.Unit = "us" },
+	} {
+		found := Differences(with(nil).Client, with(change).Client)
+		if len(found) != 1 || found[0].Key != key || !found[0].Fingerprint {
+			t.Errorf("%s: %v", key, found)
+		}
+	}
+	same, moved := with(nil), with(nil)
+	same.ClientSeen.ImageID, moved.ClientSeen.ImageID = "mirror/a@sha256:01", "registry/a@sha256:02"
+	if d, ok := OtherImage(with(nil), same); ok {
+		t.Errorf("the image of a mirror: %s", d)
+	}
+	if d, ok := OtherImage(with(nil), moved); !ok || d.Key != "tool.image" || !d.Fingerprint {
+		t.Errorf("another image behind the tag: %v", d)
+	}
+	if _, ok := OtherImage(Stored{Client: measured()}, moved); ok {
+		t.Error("a bench image is not a user's program")
+	}
 }

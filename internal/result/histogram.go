@@ -85,6 +85,15 @@ func (r *Recorder) Histogram() (Histogram, error) {
 	return h, nil
 }
 
+// Each calls do with the lowest value of each bucket, ascending, and its number of samples.
+func (r *Recorder) Each(do func(ns, count int64)) {
+	for _, b := range r.buckets.Distribution() {
+		if b.Count > 0 {
+			do(b.From, b.Count)
+		}
+	}
+}
+
 // Distribution combines one or more histograms.
 type Distribution struct {
 	// Buckets are ascending; the first and last are narrowed to the exact extremes.

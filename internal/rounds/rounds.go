@@ -215,6 +215,9 @@ func Unequal(first, second result.Stored, matters func(result.Difference) bool) 
 				ends[0].Run, ends[1].Run, ends[0].Role, names)
 		}
 	}
+	if d, ok := result.OtherImage(first, second); ok && matters(d) {
+		return fmt.Sprintf("%s and %s did not run the same program: %s", first.Client.Run, second.Client.Run, d)
+	}
 	return ""
 }
 

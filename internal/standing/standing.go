@@ -234,7 +234,7 @@ func OfMeasurement(b *v1alpha1.LatencyBenchmark) Standing {
 // lasting are the reasons of condition Accepted that no change of the cluster removes.
 var lasting = []string{
 	v1alpha1.ReasonCellUnsupported, v1alpha1.ReasonPercentileOutOfReach, v1alpha1.ReasonRuleUndecidable, v1alpha1.ReasonCaptureForbidden,
-	v1alpha1.ReasonHostNetworkForbidden,
+	v1alpha1.ReasonHostNetworkForbidden, v1alpha1.ReasonImageForbidden,
 	v1alpha1.ReasonNetworkNamespaceForbidden, v1alpha1.ReasonOccupationTooLong, v1alpha1.ReasonAccelerationUnsupported,
 }
 

@@ -30,6 +30,8 @@ type Base struct {
 	InEveryImage, Forks bool
 	// FewAnswers: most messages get no answer, so that packets cannot be matched.
 	FewAnswers bool
+	// Opaque: it is a user's program, which may have any processes, messages and packets.
+	Opaque bool
 	// TellsSent: its figure FigureSent counts all messages, those of the warm-up, too.
 	TellsSent bool
 	// EndsStack: its client does not close the connection first, so that no stack of Onload outlives it.

@@ -31,6 +31,8 @@ type Cell struct {
 	Warmup time.Duration `json:"warmup"`
 	// LossAfter is the time after which a datagram without an answer is lost; 0: the tool's own.
 	LossAfter time.Duration `json:"lossAfter,omitempty"`
+	// Custom is the user's program that measures the cell instead of a tool; or nil.
+	Custom *v1alpha1.Custom `json:"custom,omitempty"`
 }
 
 const (
@@ -40,6 +42,14 @@ const (
 	MaxDatagram = 65_535 - DatagramHeaders
 )
 
+// ServerCPUs is how many CPUs the server needs: one, unless it is a user's program that needs more.
+func (c Cell) ServerCPUs() int {
+	if c.Custom == nil {
+		return 1
+	}
+	return max(1, int(c.Custom.Server.CPUs))
+}
+
 func (c Cell) Spins() bool { return c.Wait == v1alpha1.WaitSpin }
 
 // Target holds the addresses and resources that an end is started with.
@@ -48,6 +58,8 @@ type Target struct {
 	Port    int
 	// LocalAddress is the client's own on the measured network. See Command.Routed.
 	LocalAddress string
+	// Interface is the end's own that carries the messages.
+	Interface string
 	// CPUs are the CPUs on which the tool may run at this end, as many as Driver.CPUs asked for.
 	CPUs []int
 	// ServerCPU is the server's; only the client has it, which some tools tell.
@@ -73,6 +85,8 @@ type Command struct {
 // Output holds the output of a finished client.
 type Output struct {
 	Stdout, Stderr []byte
+	// Truncated: it printed more than was kept.
+	Truncated bool
 	// ExitCode is 0 in some tools even when they fail.
 	ExitCode int
 	// OpenRaw opens a file that the client wrote in Target.Scratch, by its name.
@@ -294,7 +308,7 @@ type Driver interface {
 	Memory(c Cell) int64
 	// MostSamples returns a round's most round trips; known: it depends on no latency.
 	MostSamples(c Cell) (n int64, known bool)
-	// CPUs returns how many of its own the client needs; the server needs one.
+	// CPUs returns how many of its own the client needs; the server needs Cell.ServerCPUs.
 	CPUs(c Cell) int
 	// Parse reads a finished client's output and calls record for every sample that counts, in the
 	// order of measurement or, of a histogram, ascending: the round trip in ns, and the number of
@@ -304,9 +318,17 @@ type Driver interface {
 	Parse(c Cell, out Output, record, actual func(rtt, count int64)) (Measurement, error)
 }
 
-// Unnumbered reports whether a tool's ping-pong takes any answer for that to its last message.
+// CPUsOf returns how many CPUs of its own an end needs.
+func CPUsOf(d Driver, c Cell, role string) int {
+	if role == v1alpha1.RoleServer {
+		return c.ServerCPUs()
+	}
+	return d.CPUs(c)
+}
+
+// Unnumbered reports whether a tool's ping-pong takes, or may take, any answer for that to its last message.
 func Unnumbered(t v1alpha1.Tool) bool {
-	return t == v1alpha1.ToolSfntPingpong || t == v1alpha1.ToolNetperf
+	return t == v1alpha1.ToolSfntPingpong || t == v1alpha1.ToolNetperf || t == v1alpha1.ToolCustom
 }
 
 // Failure is the error of a run without a valid measurement.

@@ -35,8 +35,35 @@ func benchmarks() []Case {
 		c.Object.SetName(strings.Repeat("x", length))
 		return c
 	}
+	program := "image: a/b, client: {command: [/c]}, server: {command: [/s]}, output: {format: Values}"
+	custom := func(name, fields string, refusal ...string) Case {
+		return benchmark("custom: "+name, "{tool: Custom, custom: {"+fields+"}}", refusal...)
+	}
 	variant := "variants: [{name: " + strings.Repeat("v", 20) + "}]"
 	return []Case{
+		custom("a program", program),
+		custom("a program with all settings", "image: 'registry.example.com:5000/a/b:1@sha256:"+strings.Repeat("0a", 32)+"', ready: UDP, timeout: 10m, output: {format: HdrHistogram, path: log.hlog, unit: us}, "+
+			"client: {command: [/bin/sh, -c], args: ['x $(TAILGATE_PEER)'], env: [{name: a_1, value: '='}], cpus: 64}, server: {command: [/s]}"),
+		benchmark("tool Custom without a program", "tool: Custom", "spec.custom", "needs it"),
+		benchmark("a program of another tool", "{tool: pinger, custom: {"+program+"}}", "spec.custom", "no other tool has it"),
+		benchmark("capture of a program", "{tool: Custom, capture: Server, custom: {"+program+"}}", "spec.capture", "cannot be matched"),
+		benchmark("capture of a program in a variant", "{tool: Custom, custom: {"+program+"}, variants: [{name: a, capture: Server}]}", "spec.capture", "cannot be matched"),
+		benchmark("streams of a program", "{tool: Custom, custom: {"+program+"}, workload: {streams: [{protocol: TCP, messageSize: 64}]}}", "spec.workload.streams"),
+		benchmark("p90 of the table of sfnt-pingpong", "{tool: Custom, highestPercentile: p90, custom: {image: a, client: {command: [/c]}, server: {command: [/s]}, output: {format: SfntPingpong}}}", "spec.highestPercentile", "only p50 and p99"),
+		custom("the table of sfnt-pingpong in µs", "image: a, client: {command: [/c]}, server: {command: [/s]}, output: {format: SfntPingpong, unit: us}", "spec.custom.output", "is in ns"),
+		custom("an unknown format", "image: a, client: {command: [/c]}, server: {command: [/s]}, output: {format: CSV}", "spec.custom.output.format", "supported values"),
+		custom("a path out of the folder", "image: a, client: {command: [/c]}, server: {command: [/s]}, output: {format: Values, path: ../x}", "spec.custom.output.path"),
+		custom("a hidden file", "image: a, client: {command: [/c]}, server: {command: [/s]}, output: {format: Values, path: .x}", "spec.custom.output.path"),
+		custom("a program by its name", "image: a, client: {command: [c]}, server: {command: [/s]}, output: {format: Values}", "spec.custom.client.command", "absolute path"),
+		custom("no command", "image: a, client: {command: []}, server: {command: [/s]}, output: {format: Values}", "spec.custom.client.command", "at least 1 item"),
+		custom("a variable of the agent", "image: a, client: {command: [/c], env: [{name: TAILGATE_KEY}]}, server: {command: [/s]}, output: {format: Values}", "spec.custom.client.env[0].name", "TAILGATE_"),
+		custom("a library", "image: a, client: {command: [/c]}, server: {command: [/s], env: [{name: LD_PRELOAD, value: /x}]}, output: {format: Values}", "spec.custom.server.env[0].name", "LD_"),
+		custom("a setting of Onload", "image: a, client: {command: [/c]}, server: {command: [/s], env: [{name: EF_POLL_USEC}]}, output: {format: Values}", "spec.custom.server.env[0].name", "EF_"),
+		custom("a variable with two lines", `image: a, client: {command: [/c], env: [{name: A, value: "a\nb"}]}, server: {command: [/s]}, output: {format: Values}`, "spec.custom.client.env[0].value"),
+		custom("an image of a parent folder", "image: a.b/c/../d, client: {command: [/c]}, server: {command: [/s]}, output: {format: Values}", "spec.custom.image"),
+		custom("an image with a space", "image: 'a b', client: {command: [/c]}, server: {command: [/s]}, output: {format: Values}", "spec.custom.image"),
+		custom("65 CPUs", "image: a, client: {command: [/c], cpus: 65}, server: {command: [/s]}, output: {format: Values}", "spec.custom.client.cpus", "less than or equal to 64"),
+		custom("a timeout of a day", "timeout: 24h, "+program, "spec.custom.timeout", "from 1s to 10m"),
 		benchmark("an unknown tool", "tool: iperf3", "spec.tool", "supported values", "sockperf"),
 		benchmark("no tool", "tool: null", "spec.tool", "Required value"),
 		benchmark("size 0 with TCP for sfnt-pingpong", "{tool: sfnt-pingpong, workload: {messageSizes: [0]}}", "spec.workload.messageSizes", "use sizes from 1, or UDP alone"),

@@ -38,7 +38,10 @@ func gates() []Case {
 			tolerations += fmt.Sprintf("{key: key-%d, operator: Exists}, ", i)
 		}
 	}
+	custom := "{tool: Custom, custom: {image: 'r.example/a:1%s', client: {command: [/c]}, server: {command: [/s]}, output: {format: Values}}}"
 	return []Case{
+		gate("a program by tag", "custom", "{}", fmt.Sprintf(custom, ""), "template.spec.custom.image", "by digest"),
+		gate("a program by digest", "custom", "{}", fmt.Sprintf(custom, "@sha256:"+strings.Repeat("0a", 32))),
 		gate("a name with a dot", "a.b", "{}", "{}", "metadata.name", "no dot"),
 		gate("a long name", strings.Repeat("x", 64), "{}", "{}", "metadata.name", "at most 63"),
 		gate("no selector", "small", "nodeSelector: null", "{}", "spec.nodeSelector", "Required value"),

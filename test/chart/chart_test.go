@@ -226,12 +226,12 @@ func TestImages(t *testing.T) {
 func TestArguments(t *testing.T) {
 	sfnettest := "onload/sfnettest@sha256:" + strings.Repeat("0a", 32)
 	all := render(t, "benchImage.pullPolicy=Always", "benchImage.tools={pinger,netperf}", "benchImage.sfnettestImage="+sfnettest, "benchmarks.serviceAccountName=bench", "benchmarks.allowHostNetwork=true", "benchmarks.allowPacketCapture=true",
-		"benchmarks.networkNamespaces={nets,more}", "benchmarks.maxOccupation=2h", "benchmarks.podStartTimeout=90s", "benchmarks.maxAttempts=1", "metrics.port=9443", "metrics.certificate.secretName=s", "health.port=9081", "log.level=debug",
+		"benchmarks.customImages={registry.example.com/trading,docker.io}", "benchmarks.networkNamespaces={nets,more}", "benchmarks.maxOccupation=2h", "benchmarks.podStartTimeout=90s", "benchmarks.maxAttempts=1", "metrics.port=9443", "metrics.certificate.secretName=s", "health.port=9081", "log.level=debug",
 		"log.encoder=console", "gates.enabled=false", "namespaces={perf}", "extraArgs={--leader-elect=false}")
 	d := deployment(t, all)
 	want := []string{
 		"--bench-image=tailgate-bench:latest", "--bench-image-pull-policy=Always", "--bench-tools=pinger,netperf", "--sfnettest-image=" + sfnettest, "--bench-service-account=bench", "--gates=false", "--namespaces=perf", "--allow-host-network", "--allow-packet-capture",
-		"--network-namespaces=nets,more", "--max-occupation=2h", "--pod-start-timeout=90s", "--max-attempts=1", "--metrics-bind-address=:9443", "--serving-cert-dir=/serving-cert", "--health-probe-bind-address=:9081",
+		"--custom-images=registry.example.com/trading,docker.io", "--network-namespaces=nets,more", "--max-occupation=2h", "--pod-start-timeout=90s", "--max-attempts=1", "--metrics-bind-address=:9443", "--serving-cert-dir=/serving-cert", "--health-probe-bind-address=:9081",
 		"--zap-log-level=debug", "--zap-encoder=console", "--leader-elect=false",
 	}
 	got := d.Spec.Template.Spec.Containers[0].Args
@@ -463,6 +463,7 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"benchmarks.podStartTimeout=2 minutes":   "podStartTimeout",
 		"benchmarks.maxOccupation=a day":         "maxOccupation",
 		"benchmarks.networkNamespaces={a b}":     "networkNamespaces",
+		"benchmarks.customImages={trading}":      "customImages",
 		"benchmarks.allowHostnetwork=true":       "allowHostnetwork",
 		"metrics.port=443":                       "port",
 		"log.level=loud":                         "level",

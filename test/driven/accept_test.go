@@ -174,6 +174,30 @@ var _ = Describe("A benchmark that the cluster cannot carry out", func() {
 		server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
 		Expect(server.Spec.HostNetwork).To(BeTrue())
 	})
+
+	It("because of the image of a user's program says what the operator must allow, and then runs it beside the agent", func(ctx SpecContext) {
+		w := NewWorld(ctx)
+		first := w.Start()
+		builder := MakeBenchmark(w.Namespace, "x").On(w.A, w.B)
+		program := v1alpha1.CustomProgram{Command: []string{"/app/engine"}, CPUs: 1}
+		builder.Spec.Tool = v1alpha1.ToolCustom
+		builder.Spec.Custom = &v1alpha1.Custom{Image: "team/engine:1", Client: program, Server: program, Output: v1alpha1.CustomOutput{Format: v1alpha1.CustomValues, Unit: "ns"}}
+		b := w.Create(ctx, builder)
+		ExpectAccepted(ctx, b, "^False ImageForbidden: spec.custom.image: the operator does not allow docker.io/team/engine:1 .*--custom-images.*now: none")
+		first.Stop()
+		w.Settings.CustomImages = []string{"docker.io/teams", "team"}
+		second := w.Start()
+		ExpectAccepted(ctx, b, "^False ImageForbidden: .*now: docker.io/teams, team")
+		second.Stop()
+		w.Settings.CustomImages = []string{"docker.io/team"}
+		w.Start()
+		server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
+		Expect(server.Spec.Containers[0].Image).To(Equal("docker.io/team/engine:1"))
+		Expect(server.Spec.Containers[0].Command).To(Equal([]string{"/opt/tailgate/usr/local/bin/tailgate-agent"}))
+		Expect(server.Spec.Volumes).To(ContainElement(HaveField("Image.Reference", w.Settings.BenchImage)))
+		w.Kubelet.Measure(ctx, "x-r1", 1)
+		Eventually(func() []v1alpha1.CellResult { return Get(ctx, b).Status.Results }).Should(HaveLen(1))
+	})
 })
 
 var _ = Describe("A benchmark of a secondary network", func() {

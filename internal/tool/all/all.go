@@ -4,6 +4,7 @@ package all
 import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/tool"
+	"github.com/tailgate-dev/tailgate/internal/tool/custom"
 	"github.com/tailgate-dev/tailgate/internal/tool/netperf"
 	"github.com/tailgate-dev/tailgate/internal/tool/pinger"
 	"github.com/tailgate-dev/tailgate/internal/tool/sfntpingpong"
@@ -20,5 +21,5 @@ func Limits(name v1alpha1.Tool) tool.Base {
 }
 
 func Registry() tool.Registry {
-	return tool.NewRegistry(pinger.New(), sfntpingpong.New(), sfntstream.New(), netperf.New(), sockperf.New())
+	return tool.NewRegistry(pinger.New(), sfntpingpong.New(), sfntstream.New(), netperf.New(), sockperf.New(), custom.New())
 }

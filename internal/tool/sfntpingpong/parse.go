@@ -178,3 +178,36 @@ func ParseTable(output []byte) (sfnt.Header, []Row, error) {
 	}
 	return table.Header, rows, nil
 }
+
+// ParseWhole reads the tool's whole standard output of another run, with what it says of itself: whether the latencies are of
+// whole round trips.
+func ParseWhole(output []byte) (header sfnt.Header, rows []Row, fullRTT bool, err error) {
+	if header, rows, err = ParseTable(output); err != nil || len(rows) == 0 {
+		return header, rows, false, err
+	}
+	if fullRTT, err = header.FullRTT(); err != nil {
+		return nil, nil, false, fmt.Errorf("%w: use the whole output, with its lines that begin with #", err)
+	}
+	if p := header.Value("percentile"); p != "99" {
+		return nil, nil, false, fmt.Errorf("percentile: its %%ile is p%.20s, not p99: run it without --percentile, and use the whole output", p)
+	}
+	return header, rows, fullRTT, header.CheckRecalibration(Name)
+}
+
+// longest is the longest round trip of a result.
+const longest = time.Minute
+
+// Own returns the round trips of a row.
+func (r Row) Own(fullRTT bool) (*tool.Own, error) {
+	factor := int64(2)
+	if fullRTT {
+		factor = 1
+	}
+	if r.Max > int64(longest)/factor || r.StdDev > int64(longest) {
+		return nil, fmt.Errorf("size %d: a round trip took more than %s", r.Size, longest)
+	}
+	return &tool.Own{
+		Count: r.Iterations, MeanNs: float64(r.Mean * factor), MinNs: r.Min * factor, MaxNs: r.Max * factor,
+		StdDevNs: r.StdDev * factor, P50Ns: r.Median * factor, P99Ns: r.Percentile * factor, StepNs: factor,
+	}, nil
+}

@@ -32,6 +32,8 @@ const (
 	PauseRef   = "localhost/pause:1"
 	// ComponentsRef is the image with the local cluster's CNI and device plugins.
 	ComponentsRef = "localhost/labcomponents:dev"
+	// ProgramRef is the image with a user's program, for tool Custom.
+	ProgramRef = "localhost/program/echo:dev"
 )
 
 // user is the user and group of the programs in the images.
@@ -99,6 +101,7 @@ func recipes() []recipe {
 		}, benchLayers},
 		{"pause", PauseRef, v1.Config{User: user, Entrypoint: []string{"/pause"}}, pauseLayers},
 		{"labcomponents", ComponentsRef, v1.Config{Entrypoint: []string{"/labcomponents"}}, componentsLayers},
+		{"program", ProgramRef, v1.Config{User: user}, programLayers},
 	}
 }
 
@@ -224,6 +227,15 @@ func componentsLayers(ctx context.Context, o Options) ([]v1.Layer, error) {
 		files = append(files, file{path: "/" + name, mode: 0o755, data: program})
 	}
 	layer, err := fileLayer(files...)
+	return []v1.Layer{layer}, err
+}
+
+func programLayers(ctx context.Context, o Options) ([]v1.Layer, error) {
+	program, err := goProgram(ctx, o, "./test/program")
+	if err != nil {
+		return nil, err
+	}
+	layer, err := fileLayer(append(userFiles(), file{path: "/app/program", mode: 0o755, data: program})...)
 	return []v1.Layer{layer}, err
 }
 

@@ -1,0 +1,85 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/test/localcluster"
+	"github.com/tailgate-dev/tailgate/test/localcluster/images"
+)
+
+// A user's program in an image of its own, which knows nothing of Tailgate but its variables (test/program).
+var _ = Describe("A user's program", Label("custom"), needs("an image of its own"), func() {
+	It("measures, and what cannot be proved of it is not claimed", func(ctx context.Context) {
+		o, err := images.DefaultOptions(root, GinkgoWriter)
+		Expect(err).NotTo(HaveOccurred())
+		o.OutDir = GinkgoT().TempDir()
+		image, err := images.Build(ctx, o, "program")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(localcluster.Load(ctx, options, image[0].Path)).To(Succeed())
+
+		program := v1alpha1.CustomProgram{Command: []string{"/app/program"}}
+		b := sample("first.yaml", time.Second, 100*time.Millisecond)
+		b.Name = "own-program"
+		b.Spec.Tool, b.Spec.Rounds = v1alpha1.ToolCustom, 2
+		b.Spec.Workload.Protocols, b.Spec.Workload.MessageSizes = []v1alpha1.Protocol{v1alpha1.ProtocolTCP}, []int32{64}
+		b.Spec.Custom = &v1alpha1.Custom{
+			Image: images.ProgramRef, Client: program, Server: program, Timeout: metav1.Duration{Duration: 10 * time.Second},
+			Output: v1alpha1.CustomOutput{Path: "latencies", Format: v1alpha1.CustomValues},
+		}
+		forbidden := b.DeepCopy()
+		create(ctx, b)
+		seen := &corev1.PodList{}
+		Eventually(func() int {
+			Expect(kube.List(ctx, seen, managed, ours)).To(Succeed())
+			return len(seen.Items)
+		}).WithTimeout(soon).Should(BeNumerically(">", 0))
+		for _, p := range seen.Items {
+			c := p.Spec.Containers[0]
+			Expect(c.Image).To(Equal(images.ProgramRef))
+			Expect(c.Command).To(HaveExactElements(HavePrefix("/opt/tailgate/")))
+			Expect(*c.SecurityContext.ReadOnlyRootFilesystem && *p.Spec.SecurityContext.RunAsNonRoot && !*p.Spec.AutomountServiceAccountToken).To(BeTrue())
+		}
+		b = eventuallyCompletes(ctx, b)
+		Expect(b.Status.Results).To(HaveLen(1))
+		r := b.Status.Results[0]
+		Expect(r.Samples).To(BeNumerically(">=", 100))
+		Expect(r.Percentile(v1alpha1.P50)).To(HaveValue(BeNumerically(">", 500)))
+		Expect(*r.MinNanoseconds).To(BeNumerically("<=", *r.Percentile(v1alpha1.P50)))
+		for _, w := range b.Status.Warnings {
+			Expect(w.Reason).NotTo(BeElementOf(v1alpha1.WarningPodChanged, v1alpha1.WarningAccelerated, v1alpha1.WarningCPUsNotExclusive), w.Message)
+		}
+		for _, e := range b.Status.Endpoints {
+			var acceleration, ran v1alpha1.ProofLine
+			for _, l := range e.Proof {
+				switch l.Check {
+				case v1alpha1.ProofAcceleration:
+					acceleration = l
+				case v1alpha1.ProofImage:
+					ran = l
+				}
+			}
+			Expect(acceleration.State).To(Equal(v1alpha1.ProofProved), acceleration.Found)
+			Expect(acceleration.Found).To(ContainSubstring("no library of Onload"))
+			Expect(strings.HasSuffix(ran.Found, image[0].ID.String()) || strings.Contains(ran.Found, "sha256:")).To(BeTrue(), ran.Found)
+		}
+		Eventually(benchmarkPods).WithArguments(ctx).WithTimeout(soon).Should(BeEmpty())
+
+		By("an image that the operator does not allow")
+		forbidden.Name, forbidden.Spec.Custom.Image = "other-program", "localhost/program-evil/echo:dev"
+		create(ctx, forbidden)
+		Eventually(func() string {
+			c := condition(get(ctx, forbidden), v1alpha1.ConditionAccepted)
+			return c.Reason + " " + c.Message
+		}).WithTimeout(soon).Should(And(HavePrefix(v1alpha1.ReasonImageForbidden+" spec.custom.image: "), ContainSubstring("--custom-images")))
+	})
+})
