@@ -32,9 +32,8 @@ var (
 )
 
 type Side struct {
-	Name string
-	// Variant is the only variant to compare; empty for all variants.
-	Variant string
+	Name    string
+	Variant string // the only variant to compare; empty for all
 	Results judge.Results
 }
 
@@ -64,8 +63,7 @@ type Difference struct {
 	Candidate string `json:"candidate"`
 	// Fingerprint is true for a condition that must be equal for results to be comparable.
 	Fingerprint bool `json:"fingerprint"`
-	// Note is true for one of spec.notes, which the authors of the benchmarks wrote.
-	Note bool `json:"note,omitempty"`
+	Note        bool `json:"note,omitempty"` // one of spec.notes, which the authors wrote
 	// Ends have this difference: roles, after the variant if several; empty: a note.
 	Ends []string `json:"ends,omitempty"`
 }
@@ -77,8 +75,7 @@ const (
 	ShownNothing Shown = ""
 	ShownLower   Shown = "Lower"
 	ShownHigher  Shown = "Higher"
-	// ShownRatio: a published or imported result has too few rounds for an interval.
-	ShownRatio Shown = "RatioOnly"
+	ShownRatio   Shown = "RatioOnly" // published or imported: too few rounds for an interval
 )
 
 // Figure is one metric of one cell.
@@ -277,7 +274,6 @@ func (c *Comparison) addDifference(d Difference) {
 	c.Differences = append(c.Differences, d)
 }
 
-// addNotesOfUsers adds the notes of the benchmarks that are not the same.
 func (c *Comparison) addNotesOfUsers(before, after []v1alpha1.Note) {
 	value := func(notes []v1alpha1.Note, name string) string {
 		for _, n := range notes {

@@ -21,9 +21,8 @@ import (
 
 // Form is a layout in which a comparison is written.
 type Form struct {
-	Name string
-	// Write writes one comparison, or several with the same baseline.
-	Write func(io.Writer, ...Comparison) error
+	Name  string
+	Write func(io.Writer, ...Comparison) error // one comparison, or several with the same baseline
 }
 
 // Forms returns all layouts, the one for terminals first.
@@ -119,7 +118,6 @@ func (c Comparison) grids() []grid {
 	return all
 }
 
-// at returns the places where a condition differs.
 func (c Comparison) at(d Difference) string {
 	if d.Note {
 		return "notes"
@@ -206,13 +204,11 @@ func bound(v *float64, none string, round func(float64) float64) string {
 	return stats.FormatRatio(*v, round)
 }
 
-// mostShown is the largest length of a condition in a table, in bytes; JSON has all of it.
-const mostShown = 60
+const mostShown = 60 // bytes of a condition in a table; JSON has all of it
 
 // condition formats a pod's value: control characters must not reach a terminal.
 func condition(value string) string { return cmp.Or(text.Printable(value, mostShown), "-") }
 
-// title names the compared benchmarks and says how many differences are omitted.
 func (c Comparison) title() string {
 	title := fmt.Sprintf("%s against %s, %s", c.Candidate, c.Baseline, c.latencies())
 	if !c.imported && !slices.ContainsFunc(c.Differences, func(d Difference) bool { return !d.Note }) {

@@ -19,24 +19,21 @@ import (
 )
 
 type benchmark struct {
-	// ID is the prefix of the names of its parts in the page.
-	ID string
+	ID string // the prefix of the names of its parts in the page
 	// Name distinguishes the benchmark from all others in the report.
 	Namespace, Name string
 	Facts           [][2]string
 	Simulated       bool
-	// Standing describes the state of a benchmark that is not complete; empty if it is complete.
-	Standing   string
-	Verdict    *outcome
-	Warnings   []v1alpha1.Warning
-	Tables     []table
-	Causes     []cause
-	Placements []placement
-	Failures   []v1alpha1.Attempt
-	Matrices   []matrix
-	// Manifest is the YAML with which the measurement can be repeated.
-	Manifest string
-	Stored   []v1alpha1.StoredResult
+	Standing        string // the state of a benchmark that is not complete; empty if it is
+	Verdict         *outcome
+	Warnings        []v1alpha1.Warning
+	Tables          []table
+	Causes          []cause
+	Placements      []placement
+	Failures        []v1alpha1.Attempt
+	Matrices        []matrix
+	Manifest        string // the YAML with which the measurement can be repeated
+	Stored          []v1alpha1.StoredResult
 
 	collected *rounds.Collection
 }
@@ -140,11 +137,9 @@ func factsOf(b export.Benchmark) [][2]string {
 // outcome is the verdict of a benchmark, which may be notJudged.
 type outcome struct {
 	v1alpha1.Verdict
-	Judged []judgedRule
-	// Errors states the probabilities of a wrong verdict.
-	Errors string
-	// Against names the baseline; empty if there is none.
-	Against string
+	Judged  []judgedRule
+	Errors  string // the probabilities of a wrong verdict
+	Against string // names the baseline; empty if there is none
 }
 
 const notJudged = "NotJudged"
@@ -268,20 +263,17 @@ func percentile(r v1alpha1.CellResult, p v1alpha1.Percentile) figure {
 
 // cause holds the attribution of a cell's slowest samples.
 type cause struct {
-	Name string
-	// Beyond samples are beyond p99.9; Examined of these were examined.
-	Beyond, Examined string
+	Name             string
+	Beyond, Examined string // samples beyond p99.9; those of them that were examined
 	Parts            []part
-	// Blind: an endpoint slept while waiting; only interruptions of sends show.
-	Blind bool
+	Blind            bool // an endpoint slept while waiting; only interruptions of sends show
 }
 
 // part is the share of the slowest samples that have the same cause.
 type part struct {
 	place
-	Count string
-	// From and Width are its place in a bar, in percent; Percent is its share as text.
-	From, Width float64
+	Count       string
+	From, Width float64 // its place in a bar, in percent; Percent is its share as text
 	Percent     string
 }
 

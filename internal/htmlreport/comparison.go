@@ -21,11 +21,9 @@ import (
 // comparison has the rows of a table; its differences prevent a rule from comparing, or are notes.
 type comparison struct {
 	compare.Comparison
-	Rows []comparisonRow
-	// Scale holds the marks of the axis of ratios: at its beginning, in its middle and at its end.
-	Scale []string
-	// Missing is the reason why there is no comparison; empty otherwise.
-	Missing string
+	Rows    []comparisonRow
+	Scale   []string // marks of the axis of ratios: its beginning, middle and end
+	Missing string   // why there is no comparison; empty otherwise
 }
 
 // differences returns the different conditions, or the different notes of the users.
@@ -37,21 +35,16 @@ func (c comparison) differences(notes bool) []compare.Difference {
 type comparisonRow struct {
 	Cell, Rounds string
 	Begin        bool
-	// Texts holds the metric, the baseline, the candidate, the ratio and the interval.
-	Texts []string
-	// Shown is better, worse, same (no difference was shown) or none (there is no ratio).
-	Shown string
-	// Bar is the ratio on the axis; nil if there is no ratio.
-	Bar *bar
+	Texts        []string // the metric, the baseline, the candidate, the ratio, the interval
+	Shown        string   // better, worse, same (no difference was shown) or none (no ratio)
+	Bar          *bar     // the ratio on the axis; nil if there is no ratio
 }
 
 // bar is an estimate with its interval on an axis, in percent.
 type bar struct {
 	From, Width, At float64
-	// HasInterval is false if the estimate has no bounds.
-	HasInterval bool
-	// Open are the ends of the interval without a bound, Beyond those of what is farther than the axis.
-	Open, Beyond ends
+	HasInterval     bool // false if the estimate has no bounds
+	Open, Beyond    ends // ends of the interval without a bound; ends farther than the axis
 }
 
 type ends struct{ Left, Right bool }
@@ -188,10 +181,8 @@ func (a axis) bar(f compare.Figure) *bar {
 // judgedRule is a rule with its picture: the limit in the middle of an axis, the estimate and its interval.
 type judgedRule struct {
 	v1alpha1.RuleVerdict
-	// Bar is nil if there is nothing to draw.
-	Bar *bar
-	// Marks are the values at the beginning of the axis, its middle and its end.
-	Marks []string
+	Bar   *bar     // nil if there is nothing to draw
+	Marks []string // the values at the axis's beginning, middle and end
 	limit verdict.Limit
 }
 

@@ -20,8 +20,7 @@ const (
 	decades         = 8
 )
 
-// share is the denominator of the percentiles at which curves are drawn.
-const share = 1_000_000_000_000
+const share = 1_000_000_000_000 // the denominator of the curves' percentiles
 
 // grid returns the curves' percentiles, ascending, with those of the ladder.
 func grid() []stats.Percentile {
@@ -67,14 +66,12 @@ type stripRow struct {
 	// P50 is the intervals' range of p50, P99 their highest, Max the longest, at MaxAt.
 	P50, P99, Max, MaxAt string
 	Lost                 int64
-	// LostAt lists the intervals in which messages were lost; empty if none were.
-	LostAt string
+	LostAt               string // the intervals in which messages were lost; empty if none were
 }
 
 // data is the script's input. Latencies are whole ns as shown: HalfRTT is half of RTT.
 type data struct {
-	// X holds the positions of the grid: log10 of 1/(1-p).
-	X      []float64   `json:"x"`
+	X      []float64   `json:"x"` // positions of the grid: log10 of 1/(1-p)
 	Groups []groupData `json:"groups"`
 }
 
@@ -88,13 +85,11 @@ type groupData struct {
 
 // lineData is a variant. Its curves end with too few samples, or at lost messages.
 type lineData struct {
-	Name string `json:"name"`
-	// Color is the number of the line among all lines.
-	Color  int         `json:"color"`
-	All    []int64     `json:"all"`
-	Rounds []roundData `json:"rounds"`
-	// Course holds the course of each round; absent if no tool kept it.
-	Course []courseData `json:"course,omitempty"`
+	Name   string       `json:"name"`
+	Color  int          `json:"color"` // the number of the line among all lines
+	All    []int64      `json:"all"`
+	Rounds []roundData  `json:"rounds"`
+	Course []courseData `json:"course,omitempty"` // of each round; absent if no tool kept it
 }
 
 type roundData struct {
@@ -106,16 +101,14 @@ type roundData struct {
 type courseData struct {
 	N int32 `json:"n"`
 	// Step is an interval's length in ms, End the last one's end. T: starts of unequal ones.
-	Step int64    `json:"step"`
-	T    []int64  `json:"t,omitempty"`
-	End  int64    `json:"end"`
-	P50  []*int64 `json:"p50"`
-	P99  []*int64 `json:"p99"`
-	Max  []*int64 `json:"max"`
-	// Lost has lost messages by interval, where there are any.
-	Lost map[int]int64 `json:"lost,omitempty"`
-	// Slow holds the slowest samples: time in milliseconds, latency, and index in places.
-	Slow [][3]int64 `json:"slow,omitempty"`
+	Step int64         `json:"step"`
+	T    []int64       `json:"t,omitempty"`
+	End  int64         `json:"end"`
+	P50  []*int64      `json:"p50"`
+	P99  []*int64      `json:"p99"`
+	Max  []*int64      `json:"max"`
+	Lost map[int]int64 `json:"lost,omitempty"` // lost messages by interval, where there are any
+	Slow [][3]int64    `json:"slow,omitempty"` // the slowest: time in ms, latency, index in places
 }
 
 // newGroups gathers curves, ladders and courses of all benchmarks, which names names.
@@ -243,8 +236,7 @@ func ladderOf(name string, c report.Series, columns []report.Column) ladder {
 	return l
 }
 
-// fewestIntervals is the smallest number of intervals that is shown as a course.
-const fewestIntervals = 3
+const fewestIntervals = 3 // that are shown as a course
 
 // courseOf returns a cell's course, with most slow samples a round, if it has enough intervals.
 func courseOf(name string, c report.Series, most int) (strip, []courseData) {

@@ -18,13 +18,10 @@ import (
 
 // evidence holds the observations of the agents, and where they differ.
 type evidence struct {
-	// Columns holds the endpoints of each variant: the name of their line, and their role.
-	Columns []evidenceColumn
-	// Different conditions differ between rounds, variants, benchmarks or endpoints.
-	Different []evidenceRow
+	Columns   []evidenceColumn // the endpoints of each variant: their line's name, and their role
+	Different []evidenceRow    // between rounds, variants, benchmarks or endpoints
 	Same      []evidenceRow
-	// Counters holds events counted on the endpoints while they measured.
-	Counters []evidenceRow
+	Counters  []evidenceRow // events counted on the endpoints while they measured
 }
 
 type evidenceColumn struct{ Of, Role string }
@@ -49,12 +46,10 @@ func (e *evidence) parts(rows []evidenceRow, names, most float64) [][2]int {
 }
 
 type evidenceRow struct {
-	Key, Meaning string
-	Fingerprint  bool
-	// Rounds: a column has several values. Variants: columns of a role differ. Ends: ends do.
-	Rounds, Variants, Ends bool
-	// Values has one for each column, or one that is equal everywhere.
-	Values []string
+	Key, Meaning           string
+	Fingerprint            bool
+	Rounds, Variants, Ends bool     // several values in a column; a role's columns differ; ends do
+	Values                 []string // one for each column, or one that is equal everywhere
 }
 
 // column is an endpoint of a variant of a benchmark, with the documents of all rounds.
@@ -127,8 +122,7 @@ func (c *column) add(d result.Document, number int32) {
 	c.conditions = append(c.conditions, joinCells(result.Conditions(d)))
 }
 
-// ofCell is the prefix of conditions that are reported for each cell.
-const ofCell = "cell."
+const ofCell = "cell." // begins the conditions that are reported for each cell
 
 // joinCells replaces conditions that all cells share by one, such as the duration.
 func joinCells(conditions map[string]string) map[string]string {
@@ -176,8 +170,7 @@ func conditionRow(key string, columns []column) evidenceRow {
 	return row
 }
 
-// missing stands for a value that was not set or could not be read.
-const missing = "–"
+const missing = "–" // a value that was not set or could not be read
 
 // value returns all rounds' value, or each value with its rounds, abbreviated as 1-3,7.
 func (c column) value(key string) (said string, several bool) {

@@ -40,18 +40,16 @@ var (
 
 // page holds the data of the templates in page.templ.
 type page struct {
-	Title string
-	// Policy is the content security policy, which allows exactly Style, Library and Script.
-	Policy                                 string
+	Title                                  string
+	Policy                                 string // allows exactly Style, Library and Script
 	Style, Library, Script, LibraryVersion string
-	// Simulated is true if a benchmark was measured on a simulated NIC.
-	Simulated   bool
-	Benchmarks  []benchmark
-	Groups      []group
-	SlowSamples bool
-	Comparisons []comparison
-	Evidence    *evidence
-	Data        data
+	Simulated                              bool // a benchmark was measured on a simulated NIC
+	Benchmarks                             []benchmark
+	Groups                                 []group
+	SlowSamples                            bool
+	Comparisons                            []comparison
+	Evidence                               *evidence
+	Data                                   data
 }
 
 // Write compares all with the first. It may return ErrNothingToShow or wrap result.ErrCorrupt.
@@ -115,7 +113,6 @@ func namesOf(all []export.Benchmark) []string {
 	return names
 }
 
-// addAssets adds style and scripts, and the policy that allows nothing else.
 func (p *page) addAssets() {
 	p.Style, p.Library, p.Script = libraryStyle+ownStyle, "/*\n"+strings.TrimSpace(licence)+"\n*/\n"+library, script
 	p.LibraryVersion = strings.TrimSpace(version)

@@ -17,19 +17,15 @@ import (
 // matrix is a percentile of a cell of all pairs, with clients as rows and servers as columns.
 type matrix struct {
 	Cell, Variant, Percentile string
-	// Interval describes the interval that the latencies measure.
-	Interval string
+	Interval                  string // what the latencies measure
 	// Small: too many nodes for numbers in fields. Turned: names above columns are turned.
-	Small, Turned bool
-	// Servers are the columns, which Parts divides into tables.
-	Servers []string
-	Rows    []matrixRow
-	Parts   [][2]int
-	// Lowest and Highest are the extremes of all pairs, Median is what the colours compare with.
-	Lowest, Median, Highest string
+	Small, Turned           bool
+	Servers                 []string // the columns, which Parts divides into tables
+	Rows                    []matrixRow
+	Parts                   [][2]int
+	Lowest, Median, Highest string // the pairs' extremes; the colours compare with the median
 	Worst                   []summary.PairResult
-	// Waiting holds the pairs without results, with their state.
-	Waiting []string
+	Waiting                 []string // pairs without results, with their state
 }
 
 type matrixRow struct {
@@ -38,16 +34,13 @@ type matrixRow struct {
 }
 
 type matrixField struct {
-	// Class is h0 to h8 (see steps), lost, few (too few samples), wait or none.
-	Class, Text string
+	Class, Text string // Class: h0 to h8 (see steps), lost, few (too few samples), wait or none
 }
 
 const (
-	// mostNumbered is the largest number of nodes of a matrix with a number in each field.
-	mostNumbered = 16
-	// smallField is the width of a field without a number, in points on paper.
-	smallField = 6.6
-	mostWorst  = 10
+	mostNumbered = 16  // nodes of a matrix with a number in each field
+	smallField   = 6.6 // points on paper: the width of a field without a number
+	mostWorst    = 10
 )
 
 // steps are the lowest figures of the colours h1 to h8, in percent of the pairs' median: noise does

@@ -15,10 +15,8 @@ import (
 
 // figure is a number, or a text in its place.
 type figure struct {
-	// Text is short; Title is the full text if it differs.
-	Text, Title string
-	// Muted is true for a text that is not a number.
-	Muted bool
+	Text, Title string // short; the full text if it differs
+	Muted       bool   // a text that is not a number
 }
 
 var (
@@ -102,14 +100,11 @@ func plural(n int, one string) string {
 // Paper does not scroll, and browsers cut what is wider: a wide table is divided into tables that
 // fit on A4. Widths are in points, estimated from above for the print style.
 const (
-	// paperWidth is the width of A4 without margins, 527, with a reserve for other fonts.
-	paperWidth = 510
-	charWidth  = 4.1
-	padding    = 6
-	// mostNameChars is the width, in characters, from which the print style wraps names.
-	mostNameChars = 24
-	// narrowestName is the least width of a column of names.
-	narrowestName = 44
+	paperWidth    = 510 // A4 without margins, 527, with a reserve for other fonts
+	charWidth     = 4.1
+	padding       = 6
+	mostNameChars = 24 // characters, from which the print style wraps names
+	narrowestName = 44 // the least width of a column of names
 )
 
 // columnWidth returns the width of a column of texts that wrap between words.
@@ -128,7 +123,6 @@ func lineWidth(text string) float64 {
 	return (float64(utf8.RuneCountInString(text)) - float64(points)/2) * charWidth
 }
 
-// nameWidth returns the width of a column of names, which wrap.
 func nameWidth(names ...string) float64 {
 	return max(min(columnWidth(names...), mostNameChars*charWidth+padding), narrowestName)
 }

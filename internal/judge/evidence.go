@@ -67,8 +67,7 @@ func declared(a, b *rounds.Variant) []string {
 	return keys
 }
 
-// keyRelation states whether the CPU and the NIC are on one NUMA node.
-const keyRelation = "numa.relation"
+const keyRelation = "numa.relation" // whether the CPU and the NIC are on one NUMA node
 
 var (
 	// ofNetwork are keys that may differ between networks: of the interface, its location and the
@@ -118,8 +117,7 @@ func together(a, b *rounds.Variant, of func(string) string) bool {
 	return true
 }
 
-// keyCapture in ignoreDifferences allows a capture on one side, which costs CPU time.
-const keyCapture = "capture"
+const keyCapture = "capture" // in ignoreDifferences, allows a capture on one side, which costs CPU
 
 const meantHint = " (list intended differences in ignoreDifferences; kubectl tailgate compare -o ignoreDifferences prints them)"
 

@@ -24,14 +24,10 @@ import (
 
 type Results struct {
 	*rounds.Collection
-	// Trouble is why runs are missing, or nothing can be judged; or nil.
-	Trouble *verdict.Blocker
-	// OfFiles: nothing proves the rounds, and the verdict says so. No verdict of a cluster is such a one.
-	OfFiles bool
-	// Together is the number of benchmarks that are judged together, as in verdict.Input.
-	Together int
-	// Reference, of a LatencyGate's baseline, are the node's sessions; else nil.
-	Reference *sessions.Reference
+	Trouble   *verdict.Blocker    // why runs are missing, or nothing can be judged; or nil
+	OfFiles   bool                // from files: nothing proves the rounds, and the verdict says so
+	Together  int                 // benchmarks that are judged together, as in verdict.Input
+	Reference *sessions.Reference // of a LatencyGate's baseline, the node's sessions; else nil
 }
 
 // Evaluate judges results; baseline has another benchmark's, if named. Errors are about rules.
@@ -108,8 +104,7 @@ func Session(candidate Results) (all []v1alpha1.ValueRounds) {
 const (
 	// redrawn is how many boots are drawn, each with all compared values, and unchangedPass the share of them that must pass.
 	redrawn, unchangedPass = 300, 0.95
-	// center is a level of which a millionth is a whole number.
-	center = 1e9
+	center                 = 1e9 // a level of which a millionth is a whole number
 )
 
 // Recommend returns the smallest tolerances, as shares, with which 95 % of unchanged boots of a node pass in all compared values

@@ -22,12 +22,11 @@ import (
 // Document holds results for programs. Times are whole nanoseconds; unknown figures are absent. A version may get new fields;
 // existing ones keep name, unit and meaning.
 type Document struct {
-	Format    string `json:"format"`
-	Version   int    `json:"version"`
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	// State is the reason of condition Succeeded, such as Complete.
-	State       string               `json:"state,omitempty"`
+	Format      string               `json:"format"`
+	Version     int                  `json:"version"`
+	Namespace   string               `json:"namespace"`
+	Name        string               `json:"name"`
+	State       string               `json:"state,omitempty"` // condition Succeeded's reason
 	Tool        v1alpha1.Tool        `json:"tool"`
 	LatencyType v1alpha1.LatencyType `json:"latencyType"`
 	Notes       []v1alpha1.Note      `json:"notes,omitempty"`

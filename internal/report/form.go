@@ -18,9 +18,8 @@ import (
 
 // Errors of a form, for errors.Is.
 var (
-	ErrUnknownForm = errors.New("unknown format")
-	// ErrNothingToShow is returned by a form for results that it cannot show.
-	ErrNothingToShow = errors.New("nothing to show")
+	ErrUnknownForm   = errors.New("unknown format")
+	ErrNothingToShow = errors.New("nothing to show") // of a form that cannot show the results
 )
 
 // FormPairs is the name of the form of a LatencyMatrix, which has no stored runs of its own.
@@ -28,9 +27,8 @@ const FormPairs = "pairs"
 
 // Form is a layout in which the results of a benchmark are printed.
 type Form struct {
-	Name string
-	// Shows describes in a few words what the form prints.
-	Shows string
+	Name  string
+	Shows string // in a few words, what the form prints
 
 	// write prints stored runs; nil for a form that shows matrices only.
 	write func(w io.Writer, s sheet) error
@@ -40,8 +38,7 @@ type Form struct {
 
 // sheet holds the input of a form.
 type sheet struct {
-	// benchmark has the results of runs in its status.
-	benchmark *v1alpha1.LatencyBenchmark
+	benchmark *v1alpha1.LatencyBenchmark // has the results of runs in its status
 	// runs holds the stored runs, oldest first, and collected their collection.
 	runs      []result.Stored
 	collected *rounds.Collection
@@ -123,7 +120,6 @@ func (f Form) WritePairs(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []*v1alph
 	return f.pairs(w, m, pairs)
 }
 
-// title names the benchmark and says how many of its runs were measured.
 func (s sheet) title() string {
 	b := s.benchmark
 	if source := result.Imported(s.runs); source != "" {

@@ -55,11 +55,9 @@ func CaptureLadder(w io.Writer, heading string, c Column) error {
 
 // Column holds the distribution of a round, or of all rounds together.
 type Column struct {
-	// Round is the number of the round; 0 for all rounds.
-	Round int32
+	Round int32 // 0 for all rounds
 	result.Distribution
-	// Lost excludes samples that are out of the histograms' range.
-	Lost int64
+	Lost int64 // without samples that are out of the histograms' range
 }
 
 // Columns returns one for each round and, of several, all together, or wraps result.ErrCorrupt.
@@ -201,14 +199,10 @@ type Series struct {
 type SeriesRound struct {
 	Number                int32
 	StartedAt, FinishedAt time.Time
-	// Histogram has whole round trips or captured times: see Shown.
-	Histogram result.Histogram
-	// Lost messages have no sample.
-	Lost int64
-	// Intervals holds the course of the round, counted like Histogram; nil if the tool kept none.
-	Intervals []tool.Interval
-	// Attribution is that of the slowest samples of Histogram; nil if the tool does not report it.
-	Attribution *tool.Attribution
+	Histogram             result.Histogram  // whole round trips or captured times: see Shown
+	Lost                  int64             // messages without a sample
+	Intervals             []tool.Interval   // counted like Histogram; nil if the tool kept none
+	Attribution           *tool.Attribution // of the slowest samples; nil if the tool has none
 }
 
 // AllSeries returns all variants' and cells' series. Cells without samples have none.

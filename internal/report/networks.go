@@ -48,12 +48,9 @@ func networks(w io.Writer, s sheet) error {
 }
 
 type grid struct {
-	// places are those of the variants that have results, in the order of the spec.
-	places []networkPlace
-	// results are those of the tables, in the order of the spec.
-	results []v1alpha1.CellResult
-	// notes holds remarks that the tables cannot show.
-	notes []string
+	places  []networkPlace        // of the variants that have results, in the spec's order
+	results []v1alpha1.CellResult // those of the tables, in the spec's order
+	notes   []string              // remarks that the tables cannot show
 }
 
 // networkPlace is where the tables have a variant.

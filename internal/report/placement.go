@@ -11,8 +11,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// foundWidth is that of an endpoint's column: with the check, two fit into 120 characters.
-const foundWidth = 36
+const foundWidth = 36 // of an endpoint's column: with the check, two fit into 120 characters
 
 // placements writes a line for each variant: where it was measured, and whether as requested.
 // Variants without verified placement, or all if all is true, have a table of both ends' checks.
@@ -85,7 +84,6 @@ func placementLines(mark, name, state, client, server string) [][]string {
 // Fact is what both endpoints report about one property of their placement.
 type Fact struct{ Name, Client, Server string }
 
-// Facts returns the properties of the placement of both endpoints.
 func Facts(client, server v1alpha1.Endpoint) []Fact {
 	of := func(e v1alpha1.Endpoint) [4]string {
 		device := "-"

@@ -23,8 +23,7 @@ const (
 	// maxBenchmarkName is the 57 characters of the names of a benchmark and a variant together, minus the 16 of a gate's variant.
 	maxBenchmarkName = 41
 	maxLabel         = 63
-	// keyNode is the key of the evidence that names the node; see internal/result.
-	keyNode = "node"
+	keyNode          = "node" // the key of the evidence that names the node; see internal/result
 )
 
 // ObjectName returns the name of an object of a node in the gate's namespace. It has no dots, which would lead to unexpected host
@@ -110,8 +109,7 @@ func Tolerances(spec v1alpha1.LatencyBenchmarkSpec) sessions.Tolerances {
 	return all
 }
 
-// maxPriority is the highest priority that a benchmark may have. A minute of waiting counts as much as one unit.
-const maxPriority = 1000
+const maxPriority = 1000 // of a benchmark; a minute of waiting counts as much as one unit
 
 // priority adds the age of earlier benchmarks that were abandoned while they waited, so that the node keeps its place in the queue.
 func priority(template int32, last *v1alpha1.Setback) int32 {

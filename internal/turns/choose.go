@@ -44,10 +44,8 @@ type Choice struct {
 	Waiting map[string]string
 	// Unmeasurable are those that need a user, Overlong those that waited longer than WaitLimit.
 	Unmeasurable, Overlong []string
-	// Overdue counts the nodes that the schedule's last interval, or its window, did not measure.
-	Overdue int
-	// Again is the time until a node may be measured that rests, or had no room; zero if there is none.
-	Again time.Duration
+	Overdue                int           // not measured in the schedule's last interval or window
+	Again                  time.Duration // until a node that rests or had no room; or zero
 }
 
 // Place is a node and a pod's role without room there, Shortage why, since when, and until when the gate does not look again.
@@ -59,11 +57,9 @@ type (
 	}
 )
 
-// WaitLimit is how long a node may wait, but for its turn, before condition Operational says so.
-const WaitLimit = 30 * time.Minute
+const WaitLimit = 30 * time.Minute // of a node, but for its turn, until Operational says so
 
-// turnLimit is how long a node in its turn may wait for its marks, its peer and its slot.
-const turnLimit = 5 * time.Minute
+const turnLimit = 5 * time.Minute // of a node in its turn for its marks, its peer and its slot
 
 // obstacle is why a node cannot be measured, or be a peer; without a message there is none.
 type obstacle struct {
@@ -343,12 +339,9 @@ func lastMeasured(v *v1alpha1.LatencyVerification) time.Time {
 // peers holds the nodes with which others can be measured, each list in the order of names.
 type peers struct {
 	verified, others []string
-	// busy are the nodes that are measured, and their peers, also those that were chosen.
-	busy map[string]bool
-	// full are nodes without room for a peer, with the reasons. They come last.
-	full map[string]string
-	// passing are nodes that cannot be peers now because of something that passes by itself.
-	passing []v1alpha1.NodeLine
+	busy             map[string]bool     // those measured and their peers, also the chosen ones
+	full             map[string]string   // nodes without room for a peer, and why; they come last
+	passing          []v1alpha1.NodeLine // no peers now, for a reason that passes by itself
 }
 
 // findPeers returns the nodes that the template selects, that are usable, and have not failed.

@@ -13,8 +13,7 @@ import (
 // Publication is the marks that a Node should have; the zero value, without a verification, none.
 type Publication struct {
 	Condition *corev1.NodeCondition
-	// Regressed is the condition for tools that repair nodes; nil if there should be none.
-	Regressed *corev1.NodeCondition
+	Regressed *corev1.NodeCondition // for tools that repair nodes; nil if there should be none
 	Label     string
 	Taint     *corev1.Taint
 }

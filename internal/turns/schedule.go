@@ -15,21 +15,17 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// maxSkew is how far a time may be in the future; beyond, the node is measured again.
-const maxSkew = time.Minute
+const maxSkew = time.Minute // of a time in the future; beyond, the node is measured again
 
 // Schedule is when a gate's schedule was due, and is due next.
 type Schedule struct {
-	// Status is since when it counts; nil if there is none that does.
-	Status *v1alpha1.ScheduleStatus
-	// Invalid is the error in the schedule; empty if there is none.
-	Invalid string
+	Status  *v1alpha1.ScheduleStatus // since when it counts; nil if there is none that does
+	Invalid string                   // the error in the schedule; empty if there is none
 	// Fired is when it was last due, and Before when it was due before that; zero if it was not, since
 	// the gate has it. Closed is true when the window of Fired has ended.
 	Fired, Before time.Time
 	Closed        bool
-	// Next is the time until it is next due, or its window ends; zero for never.
-	Next time.Duration
+	Next          time.Duration // until it is next due, or its window ends; zero for never
 }
 
 // Consult returns when a gate's schedule was last due, if its window is open, and what is next.
@@ -171,8 +167,7 @@ type wallClock struct {
 	zone   *time.Location
 }
 
-// everyHour is the bit with which a SpecSchedule marks a field that is *.
-const everyHour = 1 << 63
+const everyHour = 1 << 63 // the bit with which a SpecSchedule marks a field that is *
 
 // Next returns the first time after t at which the schedule is due; zero if there is none in five years.
 func (w wallClock) Next(t time.Time) time.Time {
@@ -238,8 +233,7 @@ const MaxMessage = 1024
 // Pauses are the pause after the first failure, which doubles with each failure, and the longest one.
 type Pauses struct {
 	first, longest time.Duration
-	// resets is true if another reason counts from the start.
-	resets bool
+	resets         bool // another reason counts from the start
 }
 
 var (

@@ -29,17 +29,15 @@ type Snapshot struct {
 	Now  time.Time
 	Gate *v1alpha1.LatencyGate
 	// Nodes are the nodes of the cluster by name, and States those that belong to any gate.
-	Nodes  map[string]*corev1.Node
-	States map[string]v1alpha1.VerificationState
-	// Verifications are those of the gate's own nodes, in any order.
-	Verifications []*v1alpha1.LatencyVerification
+	Nodes         map[string]*corev1.Node
+	States        map[string]v1alpha1.VerificationState
+	Verifications []*v1alpha1.LatencyVerification // of the gate's own nodes, in any order
 	// Missing are the gate's nodes without a verification, Retained verifications of nodes it lost.
 	Missing  []*corev1.Node
 	Retained []*v1alpha1.LatencyVerification
 	// Leaving are failed nodes that are being deleted; others being deleted are not the gate's.
 	Leaving []*v1alpha1.LatencyVerification
-	// Taken are the nodes that the gate selects but that belong to an older gate, by that gate's name.
-	Taken map[string][]string
+	Taken   map[string][]string // nodes that it selects and an older gate has, by that gate's name
 	// Busy are all nodes being measured, and their peers; Measuring counts the gate's own.
 	Busy      map[string]bool
 	Measuring int
@@ -165,18 +163,13 @@ func statesOf(all []v1alpha1.LatencyVerification) map[string]v1alpha1.Verificati
 
 // Outlook is what a gate would do with its nodes as they are now, if each measurement passed.
 type Outlook struct {
-	// Nodes are the gate's nodes, and Held those that it would hold back now. Both are sorted.
-	Nodes, Held []string
-	// Waves are the measurements that take place at the same time, each with the measured node as the client and its peer as the server.
-	Waves [][]v1alpha1.Pair
-	// Waiting are the nodes that cannot be measured after all waves, with the reasons.
-	Waiting []v1alpha1.NodeLine
+	Nodes, Held []string            // the gate's, and those that it would hold back; sorted
+	Waves       [][]v1alpha1.Pair   // at once, with the measured node as the client
+	Waiting     []v1alpha1.NodeLine // not measured after all waves, with the reasons
 	// Never is the reason why no node can be measured until a user acts; empty if one can, or there is none to be measured.
-	Never string
-	// First are the nodes without an accepted result, for which only absolute limits apply.
-	First []string
-	// Benchmark is the first benchmark that the gate would create; nil if there is none.
-	Benchmark *v1alpha1.LatencyBenchmark
+	Never     string
+	First     []string                   // without an accepted result: only absolute limits apply
+	Benchmark *v1alpha1.LatencyBenchmark // the first that the gate would create; or nil
 }
 
 // Foresee returns what a gate would do, also one that does not exist yet. It has all nodes, gates and verifications of the cluster.

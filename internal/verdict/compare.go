@@ -15,8 +15,7 @@ import (
 type Comparison struct {
 	Variant, Cell string
 	Outcome       v1alpha1.VerdictOutcome
-	// Reason is one word.
-	Reason string
+	Reason        string // one word
 	// Candidate and Baseline are the median rounds, Worst and WorstBaseline the worst: ns of the cell's own latency type, bit/s or
 	// messages; stats.Infinite if lost messages reach the percentile. They and the bounds are meaningless without CandidateRounds.
 	Candidate, Baseline, Worst, WorstBaseline int64
@@ -25,12 +24,10 @@ type Comparison struct {
 	RoundsBeyond int
 	// Bounds bounds the ratio, the difference of lost, or the median round; for latencies the latter is in ns of the cell's
 	// own latency type. Bounded is false if there are too few rounds for bounds.
-	Bounds  stats.Bounds
-	Bounded bool
-	// NeedsRounds is about how many rounds on each side would decide, if further ones are like these; 0 if no number up to 1000 would.
-	NeedsRounds int
-	// NeedsSamples is the number of samples that each round must have; 0 if there are enough.
-	NeedsSamples int64
+	Bounds       stats.Bounds
+	Bounded      bool
+	NeedsRounds  int   // about how many on each side would decide, if alike; 0: not even 1000
+	NeedsSamples int64 // of each round; 0 if there are enough
 
 	rule     rule
 	detail   string
@@ -89,23 +86,20 @@ type evidence struct {
 	candidate, baseline []stats.Observation
 	samples             int64
 	lost                int64
-	// limit is the limit of an absolute rule, or of a difference, in the unit of the observations.
-	limit   int64
-	halfRTT bool
+	limit               int64 // of an absolute rule, or of a difference, in the observations' unit
+	halfRTT             bool
 
 	// between is what is known of the difference between sessions, and half the half width, of natural logarithms, that it adds.
 	between stats.Between
 	half    float64
-	// inTurns is true if round i of the candidate and of the baseline were measured one after the other.
-	inTurns bool
+	inTurns bool // round i of both sides was measured one after the other
 	// correlation is that of each round with the one before, estimated only if the rest decides, and factor by how much the interval is wider
 	// for it. remembers is true if only that prevents a decision.
 	correlation, factor float64
 	remembers           bool
 	// doubt is true if the interval is beyond the limit, and too little is known of how sessions differ for a Fail.
-	doubt bool
-	// k is the number of comparisons that may lie on the wrong side; -1 if there are too few rounds.
-	k      int
+	doubt  bool
+	k      int // comparisons that may lie on the wrong side; -1: too few rounds
 	tally  stats.Tally
 	bounds stats.Bounds
 	within bool

@@ -161,10 +161,8 @@ func (e *evidence) needsForLevel(within bool) float64 {
 
 // Foreseen is what a rule can show with the planned rounds and samples, whatever the results.
 type Foreseen struct {
-	// Says is a line for users.
-	Says string
-	// Never is why the rule can neither pass nor fail, with the remedy; empty if it can.
-	Never string
+	Says  string // a line for users
+	Never string // why it can neither pass nor fail, with the remedy; empty if it can
 }
 
 // Foresee returns what each rule can show. most returns the most samples that a round of a cell gives, and whether that is known.
@@ -202,8 +200,7 @@ func Foresee(in Input, most func(Cell) (int64, bool)) ([]Foreseen, error) {
 	return out, err
 }
 
-// mostKept is the largest number of rounds that a gate keeps of a baseline; others rarely have more.
-const mostKept = 36
+const mostKept = 36 // rounds that a gate keeps of a baseline; others rarely have more
 
 func (in Input) decidable(r rule) bool {
 	switch {

@@ -14,26 +14,20 @@ import (
 
 type rule struct {
 	v1alpha1.Rule
-	metric v1alpha1.MetricKind
-	kind   kind
-	// limit is the limit of an absolute rule, in ns, bit/s or messages, or maxIncrease of lost.
-	limit int64
-	// tolerance is maxIncrease of a latency, or maxDecrease of a throughput.
-	tolerance stats.Tolerance
-	// percentile is the percentile that the metric names; otherwise nil.
-	percentile *stats.Percentile
+	metric     v1alpha1.MetricKind
+	kind       kind
+	limit      int64             // absolute, in ns, bit/s or messages; or maxIncrease of lost
+	tolerance  stats.Tolerance   // maxIncrease of a latency, or maxDecrease of a throughput
+	percentile *stats.Percentile // that the metric names; otherwise nil
 }
 
 // kind is the method by which a rule is judged.
 type kind int
 
 const (
-	// absolute compares the median round with a limit.
-	absolute kind = iota
-	// byRatio compares the ratios to the baseline's rounds with a tolerance.
-	byRatio
-	// byDifference compares the differences from the baseline's rounds with a limit; for lost, whose baseline is mostly 0.
-	byDifference
+	absolute     kind = iota // compares the median round with a limit
+	byRatio                  // compares the ratios to the baseline's rounds with a tolerance
+	byDifference             // compares the differences: for lost, whose baseline is mostly 0
 )
 
 // parseRule parses a rule. The API has validated the ranges of its limits.

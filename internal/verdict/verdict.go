@@ -29,8 +29,7 @@ import (
 
 // Round contains the results of one round of a cell.
 type Round struct {
-	// Samples is the number of round trips behind the percentiles, including lost messages; 0 for streams.
-	Samples int64
+	Samples int64 // round trips behind the percentiles, lost messages included; 0 for streams
 	// Values holds the metrics of the round: latencies in ns of the full round trip (stats.Exact(stats.Infinite) if lost messages reach
 	// it), throughput in bit/s, lost in messages, each with its range. All are 0 or more, and far below stats.Infinite.
 	Values map[v1alpha1.Metric]stats.Observation
@@ -38,10 +37,8 @@ type Round struct {
 
 // Blocker is the reason why a cell gives no verdict.
 type Blocker struct {
-	// Reason is one word, such as NUMAMismatch.
-	Reason string
-	// Message is a line for users.
-	Message string
+	Reason  string // one word, such as NUMAMismatch
+	Message string // a line for users
 }
 
 func (b *Blocker) Error() string { return b.Message }
@@ -51,14 +48,10 @@ type Cell struct {
 	// Variant and Name distinguish cells, and identify which cells of candidate and baseline belong together.
 	Variant, Name string
 	v1alpha1.Traffic
-	// HalfRTT is true if latencies are shown, and limits given, as half of the round trip.
-	HalfRTT bool
-	// Rounds holds the rounds in any order.
-	Rounds []Round
-	// Blockers of a candidate apply to every rule, those of a baseline to comparisons with it.
-	Blockers []Blocker
-	// Incomparable holds the reasons why a candidate cannot be compared with its baseline.
-	Incomparable []Blocker
+	HalfRTT      bool      // latencies are shown, and limits given, as half of the round trip
+	Rounds       []Round   // in any order
+	Blockers     []Blocker // a candidate's apply to every rule, a baseline's to comparisons
+	Incomparable []Blocker // why a candidate cannot be compared with its baseline
 	// References replace the rounds of a baseline in comparisons of ratios.
 	References map[v1alpha1.Metric]Reference
 }
@@ -80,47 +73,36 @@ func (c Cell) Observations(m v1alpha1.Metric) (all []stats.Observation, samples 
 }
 
 type Input struct {
-	Criteria v1alpha1.Criteria
-	// Candidate holds the benchmark's own cells.
-	Candidate []Cell
+	Criteria  v1alpha1.Criteria
+	Candidate []Cell // the benchmark's own
 	// Baseline holds the cells to compare with. With criteria.baseline.variant they are among Candidate, and this is ignored.
 	Baseline []Cell
 	// Rounds and MaxRounds are the numbers of rounds after which the data are judged; the second is 0 or the first if they are judged once.
 	Rounds, MaxRounds int
-	// Together is the number of benchmarks whose rules are judged together, the pairs of a matrix; 0 and 1 mean this one alone.
-	Together int
-	// BaselineRounds is the number of rounds that a baseline will have that is not measured yet; 0 if it is unknown.
-	BaselineRounds int
-	// Note is a limit of the whole verdict, printed before its message; empty if there is no limit.
-	Note string
+	Together          int    // judged together, as the pairs of a matrix; 0 and 1 mean this alone
+	BaselineRounds    int    // that an unmeasured baseline will have; 0 if unknown
+	Note              string // a limit of the whole verdict, printed before its message; or empty
 }
 
 // Judgement is a verdict with the judgements of its rules.
 type Judgement struct {
-	// Outcome is empty if there are no rules.
-	Outcome v1alpha1.VerdictOutcome
-	// Rules holds the judgements in the order of the criteria.
-	Rules       []RuleJudgement
+	Outcome     v1alpha1.VerdictOutcome // empty if there are no rules
+	Rules       []RuleJudgement         // in the order of the criteria
 	Comparisons int
 	// Beyond is one in how many benchmarks looks so bad if all of its true values are within their limits; it fails from 40.
-	Beyond stats.OneIn
-	// MoreRoundsMayDecide is true if the data are to be judged again with more rounds, which may decide.
-	MoreRoundsMayDecide bool
+	Beyond              stats.OneIn
+	MoreRoundsMayDecide bool // the data are to be judged again with more rounds
 
-	// looks is how often the data are judged.
-	looks int
-	// sameSession is true if no rule compares with rounds of another time, which may have had another boot.
-	sameSession bool
-	// remembers: the interval is wider for correlated rounds; its error is estimated, not bounded.
-	remembers bool
+	looks       int  // how often the data are judged
+	sameSession bool // no rule compares with another time's rounds, maybe of another boot
+	remembers   bool // wider for correlated rounds: the error is estimated, not bounded
 
 	note string
 }
 
 // RuleJudgement is the outcome of one rule with its comparisons.
 type RuleJudgement struct {
-	// Rule is the rule as text.
-	Rule        string
+	Rule        string // as text
 	Outcome     v1alpha1.VerdictOutcome
 	Comparisons []Comparison
 }
