@@ -428,8 +428,8 @@ type Verdict struct {
 	Message string `json:"message"`
 	// comparisons is the number of pairs of a rule and a cell. A Fail is decided over all of them together.
 	Comparisons int32 `json:"comparisons"`
-	// looks is how often the data are judged, 1 or 2: after spec.rounds and after spec.maxRounds.
-	Looks int32 `json:"looks,omitempty"`
+	// evaluations is how often the data are judged, 1 or 2: after spec.rounds and after spec.maxRounds.
+	Evaluations int32 `json:"evaluations,omitempty"`
 	// wrongOneIn is the inverse of the highest probability of a wrong verdict over all evaluations.
 	// With 20, a comparison at its limit passes, or any comparison within its limit fails, with a
 	// probability of at most 5 %. The field is absent if rounds depend on each other, or if a rule

@@ -310,7 +310,7 @@ func merge(judged []*v1alpha1.LatencyBenchmark, total, ended int) *v1alpha1.Verd
 		if decided == "" || v.Outcome.Compare(merged.Outcome) > 0 {
 			merged.Outcome, decided = v.Outcome, child.Name+": "+v.Message
 		}
-		merged.Comparisons, merged.Looks = merged.Comparisons+v.Comparisons, v.Looks
+		merged.Comparisons, merged.Evaluations = merged.Comparisons+v.Comparisons, v.Evaluations
 		for _, rule := range v.Rules {
 			rule.Message = text.Shorten(child.Name+": "+rule.Message, maxMessage)
 			at, ok := rules[rule.Rule]

@@ -132,8 +132,8 @@ func TestRoundsOfTheSpecReachTheVerdict(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if v := j.Status(); j.MoreRoundsMayDecide != c.more || v.Looks != c.looks {
-				t.Errorf("%d looks, more rounds: %t: %s", v.Looks, j.MoreRoundsMayDecide, v.Message)
+			if v := j.Status(); j.MoreRoundsMayDecide != c.more || v.Evaluations != c.looks {
+				t.Errorf("%d looks, more rounds: %t: %s", v.Evaluations, j.MoreRoundsMayDecide, v.Message)
 			}
 		})
 	}

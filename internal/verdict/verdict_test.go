@@ -356,7 +356,7 @@ func TestStatus(t *testing.T) {
 	}
 	const within = ", 0 of 6 beyond the limit from the baseline's worst, 1.85µs (95 % sure: at most 40 %)"
 	want := &v1alpha1.Verdict{
-		Outcome: pass, Message: "all 3 rules pass, in 3 comparisons", Comparisons: 3, Looks: 2, BeyondOneIn: 1,
+		Outcome: pass, Message: "all 3 rules pass, in 3 comparisons", Comparisons: 3, Evaluations: 2, BeyondOneIn: 1,
 		Rules: []v1alpha1.RuleVerdict{{
 			Rule: "p99 maxIncrease 5% of variants vf-onload", Outcome: pass, Reason: v1alpha1.ReasonWithinLimit, Passed: 1, Variant: "vf-onload", Cell: "tcp-64",
 			Message: "p99 of vf-onload/tcp-64: 1.87µs against 1.82µs, ratio 1.027, 95 % interval [1.013, 1.042] over 6+6 rounds, worst 1.90µs" + within + ": Pass, within maxIncrease 5%, higher than the baseline",
@@ -603,8 +603,8 @@ func TestWrongOneIn(t *testing.T) {
 		"a baseline that is not needed": {v1alpha1.Criteria{Rules: []v1alpha1.Rule{limit}}, 20, 2, 20},
 	} {
 		j, err := Judge(Input{Criteria: c.criteria, Candidate: []Cell{cell(v1alpha1.MetricP99, around(3600, 6)...)}, Rounds: 6, MaxRounds: c.max})
-		if v := j.Status(); err != nil || int64(v.Looks) != c.looks || v.WrongOneIn != c.want {
-			t.Errorf("%s: %d looks, wrong one in %d, %v", name, v.Looks, v.WrongOneIn, err)
+		if v := j.Status(); err != nil || int64(v.Evaluations) != c.looks || v.WrongOneIn != c.want {
+			t.Errorf("%s: %d looks, wrong one in %d, %v", name, v.Evaluations, v.WrongOneIn, err)
 		}
 	}
 	resembling := slices.Concat(slices.Repeat([]int64{3500, 3510}, 5), slices.Repeat([]int64{3700, 3710}, 5))

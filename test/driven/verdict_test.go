@@ -272,7 +272,7 @@ var _ = Describe("A verdict", func() {
 			ExpectPassed(ctx, b, passed)
 			status := Get(ctx, b).Status
 			Expect(status.ExtendedRounds).To(BeEquivalentTo(4))
-			Expect(status.Verdict.Looks).To(BeEquivalentTo(2))
+			Expect(status.Verdict.Evaluations).To(BeEquivalentTo(2))
 			Expect(status.Verdict.WrongOneIn).To(BeEquivalentTo(20), "each of two looks has 1 in 40")
 			Expect(attempts(ctx, b)).To(HaveLen(10))
 			for round := 1; round <= 10; round++ {
@@ -281,7 +281,7 @@ var _ = Describe("A verdict", func() {
 			By("and does not look a third time, whatever the rules say afterwards")
 			setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules[0] = under("6001ns") })
 			eventually(func() bool { return Get(ctx, b).Status.ObservedGeneration == Get(ctx, b).Generation }).Should(BeTrue())
-			Expect(Get(ctx, b).Status.Verdict.Looks).To(BeEquivalentTo(2))
+			Expect(Get(ctx, b).Status.Verdict.Evaluations).To(BeEquivalentTo(2))
 			Expect(w.Kubelet.Created()).To(HaveLen(20))
 		},
 		Entry("which decide", []string{"x-r2"}, "^True Pass"),
