@@ -33,24 +33,18 @@ const mostRounds = 20_000
 // Store reads stored results and judges them. It keeps what it read, so that after each run only the
 // new result is read; a manager that starts reads everything again when it first needs it.
 type Store struct {
-	Live client.Reader
-	// keeping guards kept. Nothing is read or computed meanwhile.
-	keeping sync.Mutex
-	// kept are the collections that were used last, the latest at the end.
-	kept []*collection
-	// decoding is held while a result is decoded, which takes a hundred times its size.
-	decoding sync.Mutex
+	Live     client.Reader
+	keeping  sync.Mutex    // guards kept; nothing is read or computed meanwhile
+	kept     []*collection // those used last, the latest at the end
+	decoding sync.Mutex    // held while a result is decoded, which takes a hundred times its size
 }
 
 type collection struct {
 	benchmark types.UID
-	// using is held by the worker that reads the results of this benchmark, or computes from them.
-	using sync.Mutex
-	// size is the number of rounds of cells that it has when all planned runs are read.
-	size   int
-	rounds *rounds.Collection
-	// read lists these results, in the order of the status.
-	read []readResult
+	using     sync.Mutex // held by the worker that reads these results, or computes from them
+	size      int        // rounds of cells when all planned runs are read
+	rounds    *rounds.Collection
+	read      []readResult // these results, in the order of the status
 }
 
 // readResult was read; valid: its content is the one that the status names.
@@ -201,7 +195,6 @@ func (s *Store) versions(ctx context.Context, b *v1alpha1.LatencyBenchmark) (map
 // An export is a baseline that any user of the namespace may have written. The digest in the
 // criteria decides which bytes count: it is trusted as far as the criteria's author trusts it.
 
-// The paths of the fields that the messages about an export name.
 const (
 	fieldExport     = "spec.criteria.baseline.export"
 	fieldExportName = fieldExport + ".configMapName"

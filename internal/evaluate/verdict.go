@@ -88,12 +88,10 @@ func stands(v *v1alpha1.Verdict, digest string, baseline *compared) bool {
 
 // compared is the baseline of a benchmark; nil if its criteria name no other benchmark.
 type compared struct {
-	// benchmark is the baseline. If it does not exist, it has no UID.
-	benchmark *v1alpha1.LatencyBenchmark
+	benchmark *v1alpha1.LatencyBenchmark // the baseline; without a UID if it does not exist
 	// gate has accepted it, if one has; uid is its UID, if gate or criteria say it.
 	gate, uid string
-	// missing is why there is no baseline; empty if it, or the ConfigMap, exists.
-	missing string
+	missing   string // why there is no baseline; empty if it, or the ConfigMap, exists
 	// export is the export that is the baseline, and held the version of its ConfigMap; nil if the baseline is a benchmark.
 	export *v1alpha1.ExportedBaseline
 	held   version

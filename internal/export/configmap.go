@@ -24,10 +24,8 @@ import (
 
 // The errors of an export in a ConfigMap, for errors.Is, besides ErrNone and ErrDamaged.
 var (
-	// ErrDigest is returned for another export than the one that a digest names.
-	ErrDigest = errors.New("another export")
-	// ErrTooLarge: an export does not fit into a ConfigMap, or expands too much.
-	ErrTooLarge = errors.New("export too large")
+	ErrDigest   = errors.New("another export")   // not the one that a digest names
+	ErrTooLarge = errors.New("export too large") // it exceeds a ConfigMap, or expands too much
 )
 
 // An export's limits in a ConfigMap, in bytes: 1 MiB could expand to gigabytes.

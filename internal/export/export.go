@@ -43,16 +43,11 @@ var (
 
 // Benchmark is a LatencyBenchmark or LatencyMatrix with its results, in a cluster or an export.
 type Benchmark struct {
-	// Object is the LatencyBenchmark itself, or the overview of the LatencyMatrix.
-	Object *v1alpha1.LatencyBenchmark
-	// Runs are oldest first, each verified by the digests in the status.
-	Runs []result.Stored
-	// Matrix is the LatencyMatrix; nil for a LatencyBenchmark.
-	Matrix *v1alpha1.LatencyMatrix
-	// Pairs holds the benchmarks of the pairs of a matrix, in the order of their names.
-	Pairs []Benchmark
-	// Dir is the export's directory; empty for a cluster's benchmark.
-	Dir string
+	Object *v1alpha1.LatencyBenchmark // the benchmark itself, or the overview of the matrix
+	Runs   []result.Stored            // oldest first, each verified by the digests in the status
+	Matrix *v1alpha1.LatencyMatrix    // nil for a LatencyBenchmark
+	Pairs  []Benchmark                // of a matrix, in the order of their names
+	Dir    string                     // the export's directory; empty for a cluster's
 }
 
 // manifest is a Manifest that was read; paths holds its files.
@@ -61,7 +56,6 @@ type manifest struct {
 	paths map[string]result.File
 }
 
-// The files that are read again, and their limits.
 const (
 	manifestFile  = result.ExportManifest
 	benchmarkFile = result.ExportBenchmark
@@ -75,10 +69,9 @@ const (
 
 type Written struct {
 	// Files is the number of files, Bytes their total size, both including the manifest.
-	Files int
-	Bytes int64
-	// ManifestSHA256 is the digest of the manifest, in hexadecimal. It covers all files.
-	ManifestSHA256 string
+	Files          int
+	Bytes          int64
+	ManifestSHA256 string // in hexadecimal; it covers all files
 }
 
 // Write creates a benchmark's directory, completely or not at all; equal results give equal bytes.

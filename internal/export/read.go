@@ -230,8 +230,7 @@ func parse(ctx context.Context, content []byte, kind string, into client.Object)
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into)
 }
 
-// Imported is the UID of a benchmark that no agent measured.
-const Imported = "imported"
+const Imported = "imported" // the UID of a benchmark that no agent measured
 
 // Admit checks an object and drops unknown fields. Without an agent, the tool may have any name.
 func Admit(ctx context.Context, u *unstructured.Unstructured) error {

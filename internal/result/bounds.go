@@ -17,16 +17,11 @@ import (
 // to gigabytes. They follow from a legal run: 400 cells, each with 128 intervals, 64 slow samples
 // and about 60 strings, and some 400 facts.
 const (
-	// maxPlain is the maximum size of the JSON of a document, in bytes.
-	maxPlain = 8 << 20
-	// maxOuter bounds members and elements outside arrays, such as cells.
-	maxOuter = 4096
-	// maxMembers bounds objects' members in outer arrays: the fields of cells.
-	maxMembers = 128 << 10
-	// maxInner bounds elements of inner arrays: intervals, slow samples, commands.
-	maxInner = 128 << 10
-	// maxConditions bounds the JSON without its measurements, in bytes.
-	maxConditions = 512 << 10
+	maxPlain      = 8 << 20   // bytes of the JSON of a document
+	maxOuter      = 4096      // members and elements outside arrays, such as cells
+	maxMembers    = 128 << 10 // of objects in outer arrays: the fields of cells
+	maxInner      = 128 << 10 // elements of inner arrays: intervals, slow samples, commands
+	maxConditions = 512 << 10 // bytes of the JSON without its measurements
 	maxDepth      = 16
 )
 
@@ -133,8 +128,7 @@ const (
 	serverShareOfCapture = maxStored / 3
 )
 
-// mostIntervals remain of a cell after joining: enough to see when a tail occurred.
-const mostIntervals = 32
+const mostIntervals = 32 // of a cell after joining: enough to see when a tail occurred
 
 // Share is the limit of one end's compressed document, in bytes: it does not know the other's.
 func Share(role string, capture bool) int {

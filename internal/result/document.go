@@ -20,23 +20,18 @@ type Document struct {
 	Attempt int32  `json:"attempt"`
 	Role    string `json:"role"`
 	// Imported is the source without an agent, which nothing proves; or empty.
-	Imported string   `json:"imported,omitempty"`
-	Evidence Evidence `json:"evidence"`
-	// Cells are the measurements; only the client has them.
-	Cells []Cell `json:"cells,omitempty"`
-	// Captured are latencies from packets, at the server of a variant with capture.
-	Captured []Captured `json:"captured,omitempty"`
-	// Reduced says what was left out or made coarser to fit into the storage.
-	Reduced []string `json:"reduced,omitempty"`
+	Imported string     `json:"imported,omitempty"`
+	Evidence Evidence   `json:"evidence"`
+	Cells    []Cell     `json:"cells,omitempty"`    // the measurements; only the client has them
+	Captured []Captured `json:"captured,omitempty"` // from packets, at a server with capture
+	Reduced  []string   `json:"reduced,omitempty"`  // left out or made coarser to fit the storage
 }
 
 // Captured is the server's latency in one cell, from each request's arrival to its answer.
 type Captured struct {
-	Cell string `json:"cell"`
-	// Histogram contains the times in nanoseconds; empty if Incomplete.
-	Histogram Histogram `json:"histogram"`
-	// Own contains the published percentiles of an imported result, which has no histogram.
-	Own *tool.Own `json:"own,omitempty"`
+	Cell      string    `json:"cell"`
+	Histogram Histogram `json:"histogram"`     // in ns; empty if Incomplete
+	Own       *tool.Own `json:"own,omitempty"` // published percentiles, without a histogram
 	// Incomplete says why samples are missing; the others are dropped. Or empty.
 	Incomplete string `json:"incomplete,omitempty"`
 	// Packets were captured, Drops lost for lack of buffer space.
@@ -50,8 +45,7 @@ type Captured struct {
 	Stray      int64 `json:"stray"`
 	// ByOrder answers did not repeat their request, and were matched by order.
 	ByOrder int64 `json:"byOrder"`
-	// Late is the number of packets that were timestamped only when they were copied.
-	Late int64 `json:"late"`
+	Late    int64 `json:"late"` // packets that were timestamped only when they were copied
 }
 
 // CapturedSuffix, in names of results and rules, is for a cell's captured latencies.
@@ -118,17 +112,15 @@ type Evidence struct {
 	// AllowedNUMANodes are those of CPUsAllowed, as 0-1; empty if one is unknown.
 	AllowedNUMANodes string `json:"allowedNUMANodes,omitempty"`
 	// ThreadSiblings are the SMT siblings of the measuring CPU, including itself.
-	ThreadSiblings string `json:"threadSiblings,omitempty"`
-	Clocksource    string `json:"clocksource,omitempty"`
-	// Interface carries the messages.
-	Interface string   `json:"interface"`
-	Address   string   `json:"address"`
-	Addresses []string `json:"addresses,omitempty"`
-	// MAC is the interface's hardware address, such as 00:0f:53:4a:81:c0.
-	MAC      string `json:"mac,omitempty"`
-	MTU      int32  `json:"mtu"`
-	Driver   string `json:"driver,omitempty"`
-	Firmware string `json:"firmware,omitempty"`
+	ThreadSiblings string   `json:"threadSiblings,omitempty"`
+	Clocksource    string   `json:"clocksource,omitempty"`
+	Interface      string   `json:"interface"` // carries the messages
+	Address        string   `json:"address"`
+	Addresses      []string `json:"addresses,omitempty"`
+	MAC            string   `json:"mac,omitempty"` // such as 00:0f:53:4a:81:c0
+	MTU            int32    `json:"mtu"`
+	Driver         string   `json:"driver,omitempty"`
+	Firmware       string   `json:"firmware,omitempty"`
 	// PCIAddress is the interface's device: in sysfs with PCIFromSysfs; with an empty source the
 	// parent's, or the only one that the pod was allocated.
 	PCIAddress   string `json:"pciAddress,omitempty"`

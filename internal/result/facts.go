@@ -35,12 +35,9 @@ func keys() (conditions, events []Key, files, counters map[string]string) {
 
 // Key is the name of a value that an agent observes.
 type Key struct {
-	// Name is in lower case, general to particular; a final * matches any rest.
-	Name string
-	// Fingerprint is true if the values must be equal for two results to be comparable.
-	Fingerprint bool
-	// Meaning describes the value, its unit, and where it is read.
-	Meaning string
+	Name        string // in lower case, general to particular; a final * matches any rest
+	Fingerprint bool   // the values must be equal for two results to be comparable
+	Meaning     string // describes the value, its unit, and where it is read
 }
 
 // Keys are the conditions by which results are compared: "the CPU" is the tool's, "the NIC" the
@@ -55,8 +52,7 @@ type Key struct {
 // Files and Counters name some keys' files of /proc and /sys; {cpu} and {iface} are filled in.
 var Keys, DeltaKeys, Files, Counters = keys()
 
-// KeyFrequency names the frequencies of Path.
-const KeyFrequency = "cpu.mhz"
+const KeyFrequency = "cpu.mhz" // the frequencies of Path
 
 // find returns the entry with a name, or else the longest match with a *.
 func find(keys []Key, name string) (Key, bool) {

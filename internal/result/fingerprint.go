@@ -14,11 +14,9 @@ import (
 
 // Difference is a key with different values in two results.
 type Difference struct {
-	Key string
-	// A and B are the values; empty if a result does not have the key.
-	A, B string
-	// Fingerprint is true if the difference makes the results incomparable.
-	Fingerprint bool
+	Key         string
+	A, B        string // empty if a result does not have the key
+	Fingerprint bool   // it makes the results incomparable
 }
 
 // String returns the difference as part of a sentence, such as: nic.mtu "1500", then "9000".
@@ -26,11 +24,9 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s %s, then %s", d.Key, shown(d.A), shown(d.B))
 }
 
-// Remote is the value of numa.relation if the CPU and the NIC are on different NUMA nodes.
-const Remote = "remote"
+const Remote = "remote" // numa.relation's, if the CPU and the NIC are on different NUMA nodes
 
-// keyBoot changes with each boot of the node.
-const keyBoot = "kernel.boot-id"
+const keyBoot = "kernel.boot-id" // changes with each boot of the node
 
 // BetweenRounds reports whether two rounds with it cannot be compared; nor can other boots.
 func (d Difference) BetweenRounds() bool { return d.Fingerprint || d.Key == keyBoot }

@@ -19,18 +19,15 @@ var (
 	// ErrCorrupt: a result is incomplete, not the announced one, or of another format.
 	ErrCorrupt = errors.New("corrupt result")
 	// ErrVersion: the format has another version. It wraps ErrCorrupt.
-	ErrVersion = fmt.Errorf("%w of another version", ErrCorrupt)
-	// ErrTooLarge is returned for a result that does not fit in its storage.
-	ErrTooLarge = errors.New("result too large")
+	ErrVersion  = fmt.Errorf("%w of another version", ErrCorrupt)
+	ErrTooLarge = errors.New("result too large") // it does not fit in its storage
 )
 
 // Framed is a document with the bytes that were verified.
 type Framed struct {
-	Document Document
-	// Compressed is the document in transit: JSON in gzip.
-	Compressed []byte
-	// Digest is the SHA-256 of Compressed, in hex.
-	Digest string
+	Document   Document
+	Compressed []byte // in transit: JSON in gzip
+	Digest     string // the SHA-256 of Compressed, in hex
 }
 
 func WriteFrame(w io.Writer, d Document) error {

@@ -45,8 +45,7 @@ type Histogram struct {
 // Recorder collects samples. It does not allocate after its creation.
 type Recorder struct {
 	buckets *hdr.Histogram
-	// sum has everything but the encoded buckets and their count.
-	sum Histogram
+	sum     Histogram // everything but the encoded buckets and their count
 }
 
 func NewRecorder() *Recorder {
@@ -96,17 +95,12 @@ func (r *Recorder) Each(do func(ns, count int64)) {
 
 // Distribution combines one or more histograms.
 type Distribution struct {
-	// Buckets are ascending; the first and last are narrowed to the exact extremes.
-	Buckets []stats.Bucket
-	// Count is the number of samples in the buckets, and OverRange that of samples in no bucket.
-	Count, OverRange int64
-	// Unrecorded is the number of messages whose latency is unknown: see tool.Measurement.
-	Unrecorded int64
-	// Min and Max are the exact extremes of all samples in ns, including samples out of range.
-	Min, Max int64
-	// Sum and SumOfSquares are of the samples in the buckets, in ns and ns².
-	Sum          int64
-	SumOfSquares float64
+	Buckets          []stats.Bucket // ascending; first and last narrowed to the exact extremes
+	Count, OverRange int64          // samples in buckets, and in none
+	Unrecorded       int64          // messages whose latency is unknown: see tool.Measurement
+	Min, Max         int64          // the exact extremes in ns, of samples out of range, too
+	Sum              int64          // in ns, and SumOfSquares in ns²: of the samples in the buckets
+	SumOfSquares     float64
 }
 
 // Mean and StdDev are of the samples in the buckets, in nanoseconds.
@@ -237,8 +231,7 @@ func bucketsOf(h *hdr.PackedHistogram) []stats.Bucket {
 	return out
 }
 
-// maxEncoded bounds an encoded histogram in bytes: 27,648 buckets of 9 bytes, in base64.
-const maxEncoded = 340 << 10
+const maxEncoded = 340 << 10 // bytes: 27,648 buckets of 9 bytes, in base64
 
 // decode reads the buckets and checks them against the other fields.
 func (h Histogram) decode() (*hdr.PackedHistogram, error) {

@@ -43,8 +43,7 @@ type NIC struct {
 	PCIAddress string `json:"pciAddress"`
 	ID         string `json:"id"`
 	Driver     string `json:"driver,omitempty"`
-	// NUMANode is -1 if the firmware does not report it.
-	NUMANode int32 `json:"numaNode"`
+	NUMANode   int32  `json:"numaNode"` // -1 if the firmware does not report it
 	// VFs is the number of its VFs, and TotalVFs the largest possible number: 0 without SR-IOV.
 	VFs      int32 `json:"vfs"`
 	TotalVFs int32 `json:"totalVFs"`

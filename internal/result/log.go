@@ -29,11 +29,9 @@ const (
 	kindBegin     = "begin"
 	kindData      = "data"
 	kindEnd       = "end"
-	// bytesPerLine in base64, with the mark and the line ending, stay within 4 KiB.
-	bytesPerLine = 3030
-	maxLine      = 4096
-	// MaxLog bounds what is read of a log: a result takes at most 1.3 MiB.
-	MaxLog = 8 << 20
+	bytesPerLine  = 3030 // in base64, with the mark and the line ending, within 4 KiB
+	maxLine       = 4096
+	MaxLog        = 8 << 20 // bytes of a log that are read: a result takes at most 1.3 MiB
 )
 
 // Framing reports whether a line of a log is for a program, and not for people.
@@ -41,8 +39,7 @@ func Framing(line string) bool { return strings.HasPrefix(line, mark) }
 
 type record struct {
 	kind, content string
-	// whole is false if the log ends before the line does.
-	whole bool
+	whole         bool // false if the log ends before the line does
 }
 
 // records yields the records in a log's first bytes. The error is the reader's own, and last.
@@ -188,8 +185,7 @@ func (f *frame) whole() error {
 
 var errNotListening = errors.New("the log contains no address at which a server listens")
 
-// maxBeforeListening bounds what is read for the line, at the log's beginning.
-const maxBeforeListening = 64 << 10
+const maxBeforeListening = 64 << 10 // bytes that are read for the line, at the log's beginning
 
 // ListenLine is the line, without its ending, in which a server's agent reports its address, which
 // nothing else knows with the host's network: first of all, before it is ready.
@@ -217,8 +213,7 @@ func ParseListen(log io.Reader) (netip.Addr, error) {
 	return netip.Addr{}, errNotListening
 }
 
-// maxTermination is the size of a termination message that the kubelet keeps, in bytes.
-const maxTermination = 4096
+const maxTermination = 4096 // bytes of a termination message that the kubelet keeps
 
 // Termination is an agent's final report, the termination message of its container.
 type Termination struct {

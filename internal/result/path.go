@@ -81,10 +81,8 @@ const (
 	PathDelivered      = "ip.delivered"
 	PathDeliveredOther = "ip.delivered-other"
 	PathDeliveredAll   = "ip.delivered-all"
-	// PathLocal counts arrivals by loopback; absent if it is measured.
-	PathLocal = "lo.in"
-	// PathThrottled is how often the kernel slowed the measuring CPU's core because it was hot.
-	PathThrottled = "cpu.throttled"
+	PathLocal          = "lo.in"         // arrivals by loopback; absent if it is measured
+	PathThrottled      = "cpu.throttled" // times that the kernel slowed the hot measuring CPU
 	// PathStackIn and PathStackOut are events of the server's remaining stacks.
 	PathStackIn  = "stack.in"
 	PathStackOut = "stack.out"

@@ -41,20 +41,16 @@ type Seen struct {
 	Network *foreign.Status `json:"network,omitempty"`
 	// ClaimedDevice is the PCI address in the ResourceClaim; empty with a plugin.
 	ClaimedDevice string `json:"claimedDevice,omitempty"`
-	// QOSClass is the pod's: only guaranteed ones get CPUs of their own.
-	QOSClass string `json:"qosClass,omitempty"`
-	// NodeBootID is as the node's kubelet reported it when the result was stored.
-	NodeBootID string `json:"nodeBootID,omitempty"`
-	// Bare is true if the end ran on a host without Kubernetes.
-	Bare bool `json:"bare,omitempty"`
+	QOSClass      string `json:"qosClass,omitempty"`   // only guaranteed pods get CPUs of their own
+	NodeBootID    string `json:"nodeBootID,omitempty"` // by the kubelet, when the result was stored
+	Bare          bool   `json:"bare,omitempty"`       // the end ran on a host without Kubernetes
 }
 
 // Stored is a run's stored result: both ends' reports, and the API server's data on their pods.
 type Stored struct {
-	Client, Server         Document
-	ClientSeen, ServerSeen Seen
-	// ClientDigest, ServerDigest and PodsDigest are the parts' SHA-256, in hex.
-	ClientDigest, ServerDigest, PodsDigest string
+	Client, Server                         Document
+	ClientSeen, ServerSeen                 Seen
+	ClientDigest, ServerDigest, PodsDigest string // the parts' SHA-256, in hex
 
 	client, server, pods []byte
 }
@@ -233,8 +229,7 @@ type Manifest struct {
 }
 
 type File struct {
-	// Path is relative to the manifest, with slashes.
-	Path   string `json:"path"`
+	Path   string `json:"path"` // relative to the manifest, with slashes
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"`
 }

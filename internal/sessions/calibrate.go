@@ -12,16 +12,14 @@ import (
 // Calibration is how much one compared value of a gate's nodes differs although nothing changed. Standard deviations are of natural logarithms;
 // 0 if unknown.
 type Calibration struct {
-	Of v1alpha1.ComparedValue
-	// Kind is that of the nodes; empty if all nodes are of one kind.
-	Kind string
+	Of   v1alpha1.ComparedValue
+	Kind string // of the nodes; empty if all nodes are of one kind
 	// Rounds is the standard deviation between the rounds of a session, and Sessions that between the levels of the sessions of a node, from
 	// a number of Differences of a number of Nodes.
 	Rounds, Sessions   float64
 	Differences, Nodes int
-	// Peers is the standard deviation between the levels of a node with two peers, from a number of Pairs.
-	Peers float64
-	Pairs int
+	Peers              float64 // between levels of a node with two peers, from a number of Pairs
+	Pairs              int
 }
 
 func Calibrate(nodes []Node) []Calibration {
@@ -69,8 +67,7 @@ func Calibrate(nodes []Node) []Calibration {
 }
 
 const (
-	// ofMedian is the variance of the median of 6 rounds in parts of that of a round.
-	ofMedian = 0.215
+	ofMedian = 0.215 // the variance of the median of 6 rounds, in parts of that of a round
 	LastLook = 20
 	// hodgesLehmann is the standard error of the estimate in parts of that of a mean, and ofLevel the variance of a level of many rounds in
 	// parts of that of a mean; by normal theory.

@@ -23,8 +23,7 @@ type difference struct {
 	// changed is what differs between the identities of the two, apart from the boot, and exact the same as one text.
 	changed []v1alpha1.IdentityChange
 	exact   string
-	// wave is equal for nodes that have the same after a change, or were booted in a wave without one.
-	wave string
+	wave    string // equal for nodes with the same after a change, or booted in a wave without
 	// scale and value are for those who pool differences: a divisor, and a logarithm without what others share.
 	scale, value float64
 }
@@ -88,8 +87,7 @@ func sinceAccepted(recent []v1alpha1.MeasuredSession, until time.Time) (all []di
 	return all
 }
 
-// pause is how long no node is booted between two waves of boots.
-const pause = 7 * 24 * time.Hour
+const pause = 7 * 24 * time.Hour // in which no node is booted, between two waves of boots
 
 // withWaves returns the differences of all nodes in the order of time, each with its wave. Nodes that have the same after a change
 // are a wave, whatever they had before. Boots without a change are one if they follow each other without a long pause: a kernel
@@ -143,8 +141,7 @@ func has(changed []v1alpha1.IdentityChange) string {
 // group are the differences of nodes that are compared together: one for each node.
 type group struct {
 	wave string
-	// kind is that of its nodes; empty for all nodes.
-	kind string
+	kind string // of its nodes; empty for all nodes
 	of   map[int]difference
 	// status is what a wave did to them, and limit by how much it may, as a logarithm.
 	status v1alpha1.FleetChange

@@ -14,8 +14,7 @@ import (
 
 // Node is what a gate knows of the sessions of one of its nodes.
 type Node struct {
-	// Class is equal for nodes of one kind.
-	Class     string
+	Class     string // equal for nodes of one kind
 	Reference []v1alpha1.ReferenceSession
 	Recent    []v1alpha1.MeasuredSession
 }
@@ -39,18 +38,13 @@ func kindOf(v *v1alpha1.LatencyVerificationStatus) string {
 const maxKind = 160
 
 const (
-	// FewestNodes is the number of nodes that show how much boots differ.
-	FewestNodes = 8
-	// fewestDifferences is the number of differences from which on a standard deviation is estimated from them.
-	fewestDifferences = 4
-	// fewestOwn is the number of differences between its own boots that show whether a node is like the others of its kind.
-	fewestOwn = 3
+	FewestNodes       = 8 // nodes that show how much boots differ
+	fewestDifferences = 4 // from which on a standard deviation is estimated
+	fewestOwn         = 3 // between own boots: is a node like the others of its kind?
 	// enough is the number of differences of earlier waves from which on the present one does not count, and most the number that counts.
-	enough, most = 30, 200
-	// fewestChanged is the number of nodes from which on what they share in a wave is known.
-	fewestChanged = 6
-	// eachSide is the probability of error of each bound.
-	eachSide stats.OneIn = 40
+	enough, most              = 30, 200
+	fewestChanged             = 6  // nodes from which on what they share in a wave is known
+	eachSide      stats.OneIn = 40 // the probability of error of each bound
 )
 
 // Tolerances are the smallest of the rules that compare a value, by its key; others have none.
@@ -151,8 +145,7 @@ func spread(all []difference, kind string, of key) v1alpha1.SessionSpread {
 	return out
 }
 
-// robust makes the median of the sizes of normal deviations their standard deviation.
-const robust = 1.4826
+const robust = 1.4826 // makes the median of normal deviations' sizes their standard deviation
 
 // median returns the median of values, whose order it changes; NaN without any.
 func median(values []float64) float64 {

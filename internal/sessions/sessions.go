@@ -184,14 +184,12 @@ type Reference struct {
 	// Sessions are the accepted sessions, and SamePeer is false if they are of another peer.
 	Sessions []v1alpha1.ReferenceSession
 	SamePeer bool
-	// LeaveOut is the number of the first rounds of each session, also of the measured one, that are not compared: a warm-up of the gate.
-	LeaveOut int
+	LeaveOut int // first rounds of each session, also the measured one: a warm-up
 	// Spread is what the gate knows of the difference between sessions, by key.
 	Spread map[v1alpha1.ComparedValue]v1alpha1.SessionSpread
 
 	warmUp v1alpha1.Factor
-	// own are the differences between the node's own boots, by key.
-	own map[key][]float64
+	own    map[key][]float64 // differences between the node's own boots
 }
 
 // For returns the reference of a node for a measurement of a boot with a peer.

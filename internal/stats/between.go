@@ -5,26 +5,21 @@ import "math"
 // Between is what is known of how sessions of a node, such as boots, differ, when a candidate is
 // compared with several. It widens the ratio's interval: rounds do not show another boot.
 type Between struct {
-	// SD is that between sessions of all nodes, in logarithms, from Differences.
-	SD          float64
+	SD          float64 // between sessions of all nodes, in logarithms, from Differences
 	Differences int
-	// Own are the node's earlier differences: one that differs more is judged by them.
-	Own []float64
-	// Step is the relative width of the ranges in which values are known.
-	Step float64
+	Own         []float64 // its earlier differences: one that differs more is judged by them
+	Step        float64   // the relative width of the ranges in which values are known
 	// Sessions is their number, Share the part of the variance between sessions that their pooled
 	// rounds keep; 0: none, all rounds are of one session.
 	Sessions int
 	Share    float64
-	// Doubt is true if too little is known of how sessions differ for a promise.
-	Doubt bool
+	Doubt    bool // too little is known of how sessions differ for a promise
 }
 
 const (
 	// assumedShare is the assumed SD in parts of the tolerance, with assumedWeight.
 	assumedShare, assumedWeight = 4, 6
-	// efficiency: so many independent differences is one of successive sessions worth.
-	efficiency = 0.25
+	efficiency                  = 0.25 // independent differences that a successive one is worth
 	// gateWeight weighs the gate's SD against own differences, of which each counts as mostOwn SDs at most.
 	gateWeight, mostOwn = 1, 8
 	// inDoubt is the least SD that a Fail assumes in doubt, in parts of the tolerance as a logarithm: with it, at most 0.5 % of

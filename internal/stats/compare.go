@@ -12,8 +12,7 @@ import (
 // exact Mann-Whitney distribution gives the largest count too small to be chance. That equals
 // comparing the ratio's bounds with the limit, in integers: a value at the limit is within it.
 
-// Infinite is a percentile that is a lost message: slower than anything measured.
-const Infinite = math.MaxInt64
+const Infinite = math.MaxInt64 // a lost message's percentile: slower than anything measured
 
 // Observation is the value of one round, 0 or more, with the range of the true value.
 type Observation struct {
@@ -209,13 +208,10 @@ func more(a, b, c, d int64) bool {
 
 // Bounds are an estimate with its confidence bounds. They are for display: a Tally decides.
 type Bounds struct {
-	// Estimate is the median of all comparisons (Hodges-Lehmann).
-	Estimate float64
-	// Lowest and Highest are the estimates if all rounding had gone in one direction or the other. More rounds do not narrow
-	// this range.
+	Estimate float64 // the median of all comparisons (Hodges-Lehmann)
+	// Lowest and Highest hold if all rounding went one way. More rounds do not narrow them.
 	Lowest, Highest float64
-	// Lower and Upper are the bounds. If a bound does not exist, Lower is 0 (negative infinity for differences) and Upper
-	// infinity.
+	// Lower and Upper, without a bound, are 0 (for differences -infinity) and infinity.
 	Lower, Upper float64
 }
 
@@ -234,8 +230,7 @@ func Ratios(baseline, candidate []Observation, kLower, kUpper int) Bounds {
 	return s.bounds(0, kLower, kUpper)
 }
 
-// Confidence is the name of the confidence level in every output that shows an interval.
-const Confidence = "95 % interval"
+const Confidence = "95 % interval" // the name of the confidence level in every output
 
 // Interval returns the deciding 95 % interval (exact Mann-Whitney), or an estimate of few rounds.
 func Interval(baseline, candidate []Observation) (b Bounds, bounded bool) {

@@ -10,18 +10,14 @@ import (
 )
 
 type Bucket struct {
-	// Low and High are the smallest and largest value of the bucket, in ns.
-	Low, High int64
-	// Count is the number of samples between them.
-	Count int64
+	Low, High int64 // the smallest and largest value, in ns
+	Count     int64 // samples between them
 }
 
 // Percentile is a share of the samples as an exact ratio, 0 < Num < Den.
 type Percentile struct {
-	// Name for people, such as p99.9.
-	Name string
-	// Num and Den are the ratio: 999 and 1000 for p99.9.
-	Num, Den int64
+	Name     string // for people, such as p99.9
+	Num, Den int64  // 999 and 1000 for p99.9
 }
 
 var (
@@ -100,12 +96,9 @@ func at(buckets []Bucket, rank int64) Bucket {
 
 // Reported is a percentile, or the reason why there is none.
 type Reported struct {
-	// Ns is the percentile in nanoseconds; meaningless when it needs more samples or is lost.
-	Ns int64
-	// Needs is the number of samples that the percentile needs; 0 if there are enough.
-	Needs int64
-	// Lost: so many messages have no latency that the percentile may be one.
-	Lost bool
+	Ns    int64 // the percentile; meaningless when it needs more samples or is lost
+	Needs int64 // the samples that it needs; 0 if there are enough
+	Lost  bool  // so many messages have no latency that the percentile may be one
 }
 
 // Report returns a percentile. Messages without a sample count as slowest: otherwise a network that
@@ -122,7 +115,6 @@ func Report(buckets []Bucket, lost, unknown int64, p Percentile) Reported {
 	return Reported{Ns: at(buckets, rank).High}
 }
 
-// Count returns the number of samples in buckets.
 func Count(buckets []Bucket) int64 {
 	var n int64
 	for _, b := range buckets {

@@ -218,8 +218,7 @@ func Shown[T ~string](t T) func(ns int64) int64 {
 }
 
 const (
-	// maxStatus is in bytes of JSON. etcd takes 1.5 MiB, and managed fields can be as large.
-	maxStatus   = 512 << 10
+	maxStatus   = 512 << 10 // bytes of JSON; etcd takes 1.5 MiB, and managed fields can be as large
 	fewAttempts = 50
 )
 

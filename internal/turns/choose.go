@@ -44,8 +44,9 @@ type Choice struct {
 	Waiting map[string]string
 	// Unmeasurable are those that need a user, Overlong those that waited longer than WaitLimit.
 	Unmeasurable, Overlong []string
-	Overdue                int           // not measured in the schedule's last interval or window
-	Again                  time.Duration // until a node that rests or had no room; or zero
+	Overdue                int // not measured in the schedule's last interval or window
+	// Again is the time until a node that rests, or had no room, may be measured; or zero.
+	Again time.Duration
 }
 
 // Place is a node and a pod's role without room there, Shortage why, since when, and until when the gate does not look again.
