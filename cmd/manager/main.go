@@ -150,7 +150,6 @@ func parse(args []string, stderr io.Writer) (options, error) {
 // imagePrefix matches a registry, and maybe a repository in it.
 var imagePrefix = regexp.MustCompile(`^(localhost|[A-Za-z0-9-]+([.][A-Za-z0-9-]+)+|[A-Za-z0-9.-]+:[0-9]+)(/[a-z0-9._-]+)*/?$`)
 
-// byDigest matches a reference of an image by its digest.
 var byDigest = regexp.MustCompile(`^[^\s@]+@sha256:[0-9a-f]{64}$`)
 
 func list(text string) []string {

@@ -20,7 +20,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// Level is the result of a check.
 type Level string
 
 const (
@@ -96,7 +95,6 @@ type Connection struct {
 	Trouble                 *pods.Trouble
 }
 
-// Manager is the Deployment of Tailgate's manager.
 type Manager struct {
 	Name          string // namespace/name
 	User          string // the name of its service account for the API server
@@ -116,7 +114,6 @@ type Gate struct {
 	Intolerant []string // DaemonSets and Modules of its nodes that do not tolerate its taint
 }
 
-// Network is a NetworkAttachmentDefinition.
 type Network struct {
 	Name             string   // namespace/name
 	Found            bool     // false if the user named the network and it does not exist

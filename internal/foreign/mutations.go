@@ -100,12 +100,7 @@ func InjectedMount(pod *corev1.Pod, m corev1.VolumeMount) bool {
 	if m.MountPath != injectorPath || m.Name != injectorVolume || !m.ReadOnly || m.SubPath != "" || m.SubPathExpr != "" {
 		return false
 	}
-	for _, v := range pod.Spec.Volumes {
-		if v.Name == m.Name {
-			return v.DownwardAPI != nil
-		}
-	}
-	return false
+	return slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name && v.DownwardAPI != nil })
 }
 
 func InjectedVariable(c corev1.Container, e corev1.EnvVar) bool {

@@ -28,7 +28,6 @@ const (
 	AnnotationNetworkStatus = "k8s.v1.cni.cncf.io/network-status"
 )
 
-// Object returns an empty NetworkAttachmentDefinition.
 func Object() *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	o.SetGroupVersionKind(GroupVersionKind)

@@ -225,22 +225,19 @@ func (j *judgedRule) draw(limit float64) {
 	estimate, lower, upper := value(j.Estimate), value(j.Lower), value(j.Upper)
 	unbounded := math.Inf(1) // because messages were lost
 	estimate = cmp.Or(estimate, &unbounded)
+	finite := slices.DeleteFunc([]*float64{estimate, lower, upper}, func(v *float64) bool { return v == nil || math.IsInf(*v, 0) })
 	var at func(float64) float64
 	var from, to float64
 	if j.Unit == v1alpha1.UnitMessages || limit <= 0 {
 		reach := 1.0
-		for _, v := range []*float64{estimate, lower, upper} {
-			if v != nil && !math.IsInf(*v, 0) {
-				reach = max(reach, math.Abs(*v-limit))
-			}
+		for _, v := range finite {
+			reach = max(reach, math.Abs(*v-limit))
 		}
 		at, from, to = func(v float64) float64 { return 50 + 50*(v-limit)/reach }, limit-reach, limit+reach
 	} else {
 		var multiples []*float64
-		for _, v := range []*float64{estimate, lower, upper} {
-			if v != nil && !math.IsInf(*v, 0) {
-				multiples = append(multiples, new(*v/limit))
-			}
+		for _, v := range finite {
+			multiples = append(multiples, new(*v/limit))
 		}
 		a := axisFor(multiples)
 		at, from, to = func(v float64) float64 { return a.at(v / limit) }, limit/float64(a), limit*float64(a)

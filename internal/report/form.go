@@ -36,7 +36,6 @@ type Form struct {
 	pairs func(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []*v1alpha1.LatencyBenchmark) error
 }
 
-// sheet holds the input of a form.
 type sheet struct {
 	benchmark *v1alpha1.LatencyBenchmark // has the results of runs in its status
 	// runs holds the stored runs, oldest first, and collected their collection.

@@ -67,7 +67,6 @@ func (i *Inspection) Fact(key string) string {
 	return i.Evidence.Facts[key]
 }
 
-// Virtual reports whether the machine is known to be virtual.
 func (i *Inspection) Virtual() bool { return i.Fact("cpu.hypervisor") == "yes" }
 
 const frameInspection = "inspection"

@@ -96,12 +96,7 @@ func Extend(reference []v1alpha1.ReferenceSession, s v1alpha1.ReferenceSession, 
 }
 
 func onlyWarmUp(s v1alpha1.ReferenceSession) bool {
-	for _, rounds := range s.Rounds {
-		if len(rounds.Values) > LaterRounds {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(s.Rounds, func(rounds v1alpha1.ValueRounds) bool { return len(rounds.Values) > LaterRounds })
 }
 
 func with(reference []v1alpha1.ReferenceSession, peer string) []v1alpha1.ReferenceSession {

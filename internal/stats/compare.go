@@ -72,7 +72,6 @@ type Factor struct {
 	Num, Den int64
 }
 
-// Float64 returns the nearest float.
 func (f Factor) Float64() float64 { return float64(f.Num) / float64(f.Den) }
 
 // Tolerance is a share in thousandths of a percent: 5000 is 5 %.
@@ -240,12 +239,7 @@ func Interval(baseline, candidate []Observation) (b Bounds, bounded bool) {
 
 // isExact reports whether ratios to these rounds are exact; not to 0 or lost values.
 func isExact(rounds []Observation) bool {
-	for _, r := range rounds {
-		if r.Low != r.High || r.Value == 0 || r.Value == Infinite {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(rounds, func(r Observation) bool { return r.Low != r.High || r.Value == 0 || r.Value == Infinite })
 }
 
 // ratio returns c/b, or unknown if both are 0 or both are infinite.

@@ -128,7 +128,6 @@ func podsOf(gate *v1alpha1.LatencyGate) *v1alpha1.PodSettings {
 	return pods
 }
 
-// ofGate tolerates the gate's own taint.
 var ofGate = corev1.Toleration{Key: v1alpha1.NodeTaintUnverified, Operator: corev1.TolerationOpExists}
 
 // rulesOf leaves out the rules that compare with an accepted result while there is none; it returns nil if no rule remains.

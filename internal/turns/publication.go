@@ -25,7 +25,6 @@ func Held(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) bool {
 	return mode != v1alpha1.EnforcementNone && !spared
 }
 
-// Older reports whether a node was there before a gate.
 func Older(node *corev1.Node, gate *v1alpha1.LatencyGate) bool {
 	return node.CreationTimestamp.Before(&gate.CreationTimestamp)
 }

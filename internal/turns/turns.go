@@ -109,7 +109,6 @@ func (s *Snapshot) Introducing() bool {
 	return found && !slices.ContainsFunc(slices.Concat(s.Verifications, s.Retained, s.Leaving), measured)
 }
 
-// measured reports whether the node of a verification has a result.
 func measured(v *v1alpha1.LatencyVerification) bool {
 	return v.Status.LastMeasurementTime != nil || v.Status.Accepted != nil
 }

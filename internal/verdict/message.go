@@ -3,6 +3,7 @@ package verdict
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -129,14 +130,9 @@ func (j Judgement) Status() *v1alpha1.Verdict {
 	for _, r := range j.Rules {
 		v.Rules = append(v.Rules, r.status())
 	}
-	for _, r := range v.Rules {
-		if j.Outcome == v1alpha1.VerdictPass && len(j.Rules) > 1 {
-			break
-		}
-		if r.Outcome == j.Outcome {
-			v.Message = r.Message
-			break
-		}
+	first := slices.IndexFunc(v.Rules, func(r v1alpha1.RuleVerdict) bool { return r.Outcome == j.Outcome })
+	if first >= 0 && (j.Outcome != v1alpha1.VerdictPass || len(j.Rules) == 1) {
+		v.Message = v.Rules[first].Message
 	}
 	if j.note != "" {
 		v.Message = text.Shorten(j.note+": "+v.Message, maxMessage)

@@ -84,7 +84,6 @@ type Input struct {
 	Note              string // a limit of the whole verdict, printed before its message; or empty
 }
 
-// Judgement is a verdict with the judgements of its rules.
 type Judgement struct {
 	Outcome     v1alpha1.VerdictOutcome // empty if there are no rules
 	Rules       []RuleJudgement         // in the order of the criteria
