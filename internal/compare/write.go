@@ -220,7 +220,6 @@ func (c Comparison) title() string {
 	return title
 }
 
-// unequal lists the conditions that differ although they must be equal.
 func (c Comparison) unequal() string {
 	var keys []string
 	for _, d := range c.Differences {
@@ -231,7 +230,6 @@ func (c Comparison) unequal() string {
 	return text.List(keys, 6, ", ")
 }
 
-// label names the cell of a figure, and its variant if it is the same on both sides.
 func (f Figure) label() string {
 	if f.CandidateVariant == f.BaselineVariant && f.CandidateVariant != plan.DefaultVariant {
 		return f.CandidateVariant + " " + f.Cell

@@ -76,7 +76,6 @@ func NodesOf(pairs []*v1alpha1.LatencyBenchmark) (clients, servers []string) {
 	return sets.List(from.Delete("")), sets.List(to.Delete(""))
 }
 
-// pairMatrix writes a row for each client, and a numbered column for each server.
 func pairMatrix(w io.Writer, p v1alpha1.Percentile, nodes, servers []string, pairs []*v1alpha1.LatencyBenchmark, results []summary.PairResult) error {
 	values := map[v1alpha1.Pair]string{}
 	for _, b := range pairs {

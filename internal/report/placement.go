@@ -68,7 +68,6 @@ func checked(client, server v1alpha1.Endpoint) string {
 	return fmt.Sprintf("%d checks; %s CPU %d to %s CPU %d", len(proved), client.Node, client.MeasuringCPU, server.Node, server.MeasuringCPU)
 }
 
-// placementLines returns both ends' report of an item, wrapped into their columns.
 func placementLines(mark, name, state, client, server string) [][]string {
 	left, right := wrap(client, foundWidth), wrap(server, foundWidth)
 	height := max(len(left), len(right))

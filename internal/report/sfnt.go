@@ -35,7 +35,6 @@ func sfnt(w io.Writer, s sheet) error {
 	return nil
 }
 
-// sfntHeader writes what was measured, on which endpoints, and the titles of the columns.
 func (s sheet) sfntHeader(w io.Writer, first v1alpha1.CellResult) {
 	fmt.Fprintf(w, "# %s\n", s.title())
 	if result.Imported(s.runs) == "" {
@@ -68,7 +67,6 @@ func (s sheet) sfntHeader(w io.Writer, first v1alpha1.CellResult) {
 	fmt.Fprintf(w, "#\tsize\tmean\tmin\tmedian\tmax\t%%ile\tstddev\titer\n")
 }
 
-// betweenRounds writes how much median and percentile differ between rounds.
 func betweenRounds(w io.Writer, rows []v1alpha1.CellResult) {
 	for _, r := range rows {
 		text := ""

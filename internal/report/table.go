@@ -45,7 +45,6 @@ func table(w io.Writer, b *v1alpha1.LatencyBenchmark, all bool) error {
 	return placements(w, variants, b.Status.Endpoints, all)
 }
 
-// limits returns the lines that explain the numbers or state their limits.
 func limits(b *v1alpha1.LatencyBenchmark) []string {
 	var lines []string
 	for _, r := range b.Status.Results {
@@ -56,7 +55,6 @@ func limits(b *v1alpha1.LatencyBenchmark) []string {
 	return append(lines, warningLines(b)...)
 }
 
-// verdict returns a line for the verdict and one for each rule, with the deciding numbers.
 func verdict(v *v1alpha1.Verdict) []string {
 	if v == nil {
 		return nil
@@ -126,7 +124,6 @@ type resultTable struct {
 	rows    []v1alpha1.CellResult
 }
 
-// lines returns the titles of the columns, followed by the values of each row.
 func (t resultTable) lines() [][]string {
 	all := [][]string{text.Of(t.columns, func(c tableColumn) string { return c.title })}
 	for _, r := range t.rows {

@@ -25,7 +25,6 @@ const (
 	maxDepth      = 16
 )
 
-// checkPlain returns an error if a document's JSON exceeds what a reader decodes.
 func checkPlain(plain []byte) error {
 	if len(plain) > maxPlain {
 		return fmt.Errorf("it has more than %d MiB of JSON", maxPlain>>20)
@@ -63,7 +62,6 @@ func withoutControls(plain []byte) (clean []byte, found bool) {
 	return append(clean, plain[kept:]...), true
 }
 
-// checkConditions returns an error if a document's conditions exceed what a reader keeps.
 func checkConditions(d Document) error {
 	text, err := json.Marshal(d.withoutMeasurements())
 	if err == nil && len(text) > maxConditions {

@@ -233,7 +233,6 @@ func bucketsOf(h *hdr.PackedHistogram) []stats.Bucket {
 
 const maxEncoded = 340 << 10 // bytes: 27,648 buckets of 9 bytes, in base64
 
-// decode reads the buckets and checks them against the other fields.
 func (h Histogram) decode() (*hdr.PackedHistogram, error) {
 	if len(h.Encoded) > maxEncoded {
 		return nil, fmt.Errorf("its text has %d KiB, and %d KiB are possible", len(h.Encoded)>>10, maxEncoded>>10)

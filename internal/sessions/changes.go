@@ -183,7 +183,6 @@ func worse(of key) float64 {
 // limit is the logarithm of what a change of all nodes may do: half of the tolerance, in the worse direction.
 func (t Tolerances) limit(of key) float64 { return math.Log1p(worse(of)*half(t[of])) * worse(of) }
 
-// half returns half of a tolerance, as a share.
 func half(t stats.Tolerance) float64 { return (t.Above().Float64() - 1) / 2 }
 
 // Fleet returns what the last changes did to the nodes: first those that made them slower and stand, then the newest. Each has the

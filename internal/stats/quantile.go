@@ -62,7 +62,6 @@ func (p Percentile) needs(beyond int64) int64 {
 	return (beyond*p.Den + share - 1) / share
 }
 
-// Eligible reports whether a percentile of count samples may be reported.
 func (p Percentile) Eligible(count int64) bool { return count >= p.Needs() }
 
 // rank returns which of count samples in ascending order, from 1, is the percentile.

@@ -15,7 +15,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// IsLost reports whether lost messages reach a percentile.
 func IsLost(c v1alpha1.CellResult, p v1alpha1.Percentile) bool {
 	all := rounds.Percentiles()
 	return c.LostFrom != "" && slices.Index(all, p) >= slices.Index(all, c.LostFrom)
@@ -201,7 +200,6 @@ func decade(ns int64) int64 {
 	return power
 }
 
-// bandwidth returns the median bandwidth of the rounds, with their extremes.
 func bandwidth(each []rounds.Round) *v1alpha1.BandwidthResult {
 	var received, sent []int64
 	b := &v1alpha1.BandwidthResult{}
@@ -284,7 +282,6 @@ func RatioOf(r v1alpha1.CellResult, reference string, p v1alpha1.Percentile) (v1
 	return r.Ratios[i], true
 }
 
-// Bounded reports whether a ratio has a bound.
 func Bounded(r v1alpha1.Ratio) bool { return r.Lower != "" || r.Upper != "" }
 
 // variantsLine returns each variant's p50 as a multiple of the first's; empty without variants.

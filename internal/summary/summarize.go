@@ -122,7 +122,6 @@ const (
 	maxMessage = 1024
 )
 
-// endpoint returns the observations of an agent, with the proof of its endpoint.
 func endpoint(d result.Document, lines []v1alpha1.ProofLine) v1alpha1.Endpoint {
 	e := d.Evidence
 	return v1alpha1.Endpoint{

@@ -80,7 +80,6 @@ func (p Publication) IsOn(node *corev1.Node) bool {
 	return !slices.ContainsFunc(Marks, func(m v1alpha1.NodeMark) bool { return !p.Has(node, m) })
 }
 
-// Has reports whether a Node has one of its marks.
 func (p Publication) Has(node *corev1.Node, mark v1alpha1.NodeMark) bool {
 	switch mark {
 	case v1alpha1.MarkCondition:

@@ -242,7 +242,6 @@ var (
 	OfMark = Pauses{first: time.Second, longest: time.Minute, resets: true}
 )
 
-// Setback returns the setback after one more failure.
 func (p Pauses) Setback(last *v1alpha1.Setback, reason, message string, now time.Time) *v1alpha1.Setback {
 	next := &v1alpha1.Setback{}
 	if last != nil && (!p.resets || last.Reason == reason) {

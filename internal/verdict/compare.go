@@ -107,7 +107,6 @@ type evidence struct {
 	beyond stats.OneIn
 }
 
-// gather returns the rule's metric of all rounds, or what is missing.
 func gather(r rule, candidate Cell, baseline *Cell) (*evidence, *Blocker) {
 	e := &evidence{rule: r, limit: r.limit}
 	e.halfRTT = candidate.HalfRTT && r.metric.Unit == v1alpha1.UnitNanoseconds
@@ -153,7 +152,6 @@ func (r rule) null(baseline, candidate int) stats.Null {
 	return stats.Pairs(baseline, candidate)
 }
 
-// count counts the comparisons that are worse than the limit, and computes the interval of the compared value.
 func (e *evidence) count() {
 	null := e.rule.null(len(e.baseline), len(e.candidate))
 	e.k = null.Most(stats.EachSide)

@@ -21,7 +21,6 @@ type rule struct {
 	percentile *stats.Percentile // that the metric names; otherwise nil
 }
 
-// kind is the method by which a rule is judged.
 type kind int
 
 const (

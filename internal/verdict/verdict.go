@@ -27,7 +27,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// Round contains the results of one round of a cell.
 type Round struct {
 	Samples int64 // round trips behind the percentiles, lost messages included; 0 for streams
 	// Values holds the metrics of the round: latencies in ns of the full round trip (stats.Exact(stats.Infinite) if lost messages reach
