@@ -98,20 +98,24 @@ func TestFiles(t *testing.T) {
 }
 
 // TestTexts: the texts that users read outside the pages hold the rules of the pages: the command's help, the alerts, the notes of the
-// chart, and the comments of the samples for gates, OpenShift and workloads.
+// chart, and the comments of the samples.
 func TestTexts(t *testing.T) {
 	var from, paragraphs []string
 	add := func(source, text string) {
 		for paragraph := range strings.SplitSeq(text, "\n\n") {
-			var lines []string
-			for line := range strings.SplitSeq(paragraph, "\n") {
-				if !strings.HasPrefix(line, "  ") && strings.TrimSpace(line) != "" { // an indented line is a command
-					lines = append(lines, strings.TrimSpace(line))
+			command := "  " // The indentation of a command: more than that of the text or of the item before.
+			for item := range strings.SplitSeq("\n"+paragraph, "\n- ") {
+				var lines []string
+				for line := range strings.SplitSeq(item, "\n") {
+					if !strings.HasPrefix(line, command) && strings.TrimSpace(line) != "" {
+						lines = append(lines, strings.TrimSpace(line))
+					}
 				}
-			}
-			if len(lines) > 0 {
-				from = append(from, source)
-				paragraphs = append(paragraphs, strings.NewReplacer("<", "", ">", "", "*", "", "_", "-", "#", "").Replace(strings.Join(lines, " ")))
+				if len(lines) > 0 {
+					from = append(from, source)
+					paragraphs = append(paragraphs, strings.NewReplacer("<", "", ">", "", "*", "", "_", "-", "#", "").Replace(strings.Join(lines, " ")))
+				}
+				command = "   "
 			}
 		}
 	}
@@ -130,10 +134,8 @@ func TestTexts(t *testing.T) {
 		add("config/prometheus/rules.yaml", a)
 	}
 	add("config/helm/templates/NOTES.txt", template.ReplaceAllString(read(t, "config/helm/templates/NOTES.txt"), "X"))
-	for _, folder := range []string{"config/samples/gates", "config/samples/openshift", "config/samples/workload"} {
-		for source, text := range comments(t, folder) {
-			add(source, text)
-		}
+	for source, text := range comments(t, "config/samples") {
+		add(source, text)
 	}
 	if len(paragraphs) < 150 {
 		t.Fatalf("%d paragraphs", len(paragraphs))
