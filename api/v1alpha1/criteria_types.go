@@ -26,11 +26,10 @@ type Criteria struct {
 	// baseline is what maxIncrease and maxDecrease compare with.
 	Baseline *Baseline `json:"baseline,omitempty"`
 
-	// ignoreDifferences are keys of the evidence that may differ from the baseline, at most 32,
-	// such as kernel.release. The key kernelUpgrade stands for the keys that another kernel of a
-	// distribution changes. One * matches any text, as in cell.*.duration. Write
-	// nic.firmware-variant, nic.function, numa.relation and cell.CELL.accelerated.END in full. Any
-	// other difference makes the comparison Inconclusive.
+	// ignoreDifferences are keys of the evidence that may differ from the baseline, at most 32, such as kernel.release.
+	// The key kernelUpgrade stands for the keys that another kernel of a distribution changes. One * matches any text,
+	// as in cell.*.duration. Write nic.firmware-variant, nic.function, numa.relation and cell.CELL.accelerated.END in
+	// full. Any other difference makes the comparison Inconclusive.
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
@@ -49,8 +48,7 @@ type Metric string
 
 // The metrics. Percentiles, min, mean and stddev are latencies of the round's own samples.
 const (
-	// MetricMin is the smallest sample. The minimum decreases with the number of samples: compare
-	// equal durations.
+	// MetricMin is the smallest sample. The minimum decreases with the number of samples: compare equal durations.
 	MetricMin Metric = "min"
 	// MetricMean is the mean of the samples. Lost messages are not among them: add a rule on lost.
 	MetricMean   Metric = "mean"
@@ -212,10 +210,9 @@ type Rule struct {
 	// +optional
 	Min Limit `json:"min,omitzero"`
 
-	// maxIncrease is how much higher than the baseline a value may be. For a latency, it is a
-	// percentage above 0% and below 10000%, such as 2.5%. For a Pass, at most one round in ten more
-	// than in the baseline may exceed it. For lost, it is how many more messages a round may lose,
-	// 0 to 999999999999.
+	// maxIncrease is how much higher than the baseline a value may be. For a latency, it is a percentage above 0% and
+	// below 10000%, such as 2.5%. For a Pass, at most one round in ten more than in the baseline may exceed it. For
+	// lost, it is how many more messages a round may lose, 0 to 999999999999.
 	// +optional
 	MaxIncrease Limit `json:"maxIncrease,omitzero"`
 
@@ -430,14 +427,12 @@ type Verdict struct {
 	Comparisons int32 `json:"comparisons"`
 	// evaluations is how often the data are judged, 1 or 2: after spec.rounds and after spec.maxRounds.
 	Evaluations int32 `json:"evaluations,omitempty"`
-	// wrongOneIn is the inverse of the highest probability of a wrong verdict over all evaluations.
-	// With 20, a comparison at its limit passes, or any comparison within its limit fails, with a
-	// probability of at most 5 %. The field is absent if rounds depend on each other, or if a rule
-	// compares with another benchmark.
+	// wrongOneIn is the inverse of the highest probability of a wrong verdict over all evaluations. With 20, a
+	// comparison at its limit passes, or any comparison within its limit fails, with a probability of at most 5 %. The
+	// field is absent if rounds depend on each other, or if a rule compares with another benchmark.
 	WrongOneIn int64 `json:"wrongOneIn,omitempty"`
-	// beyondOneIn is one in how many benchmarks would look as bad at one evaluation if all true
-	// values are within their limits. The benchmark fails from 40 on. A LatencyMatrix combines the
-	// values of all pairs.
+	// beyondOneIn is one in how many benchmarks would look as bad at one evaluation if all true values are within their
+	// limits. The benchmark fails from 40 on. A LatencyMatrix combines the values of all pairs.
 	BeyondOneIn int64 `json:"beyondOneIn,omitempty"`
 	// rules are the results of the rules, in the order of spec.criteria.rules.
 	// +listType=atomic
@@ -467,9 +462,8 @@ type VerdictBaseline struct {
 	UID string `json:"uid"`
 }
 
-// RuleVerdict is the result of one rule, with the numbers of the cell that decided. This cell is
-// the worst cell for the limit among the failed cells, otherwise the inconclusive cells, otherwise the passed
-// cells.
+// RuleVerdict is the result of one rule, with the numbers of the cell that decided. This cell is the worst cell for the
+// limit among the failed cells, otherwise the inconclusive cells, otherwise the passed cells.
 type RuleVerdict struct {
 	// rule as text, such as p99 max 2µs of variants vf-onload.
 	// +kubebuilder:validation:MaxLength=512

@@ -49,8 +49,7 @@ type WaitMode string
 
 // The wait modes.
 const (
-	// WaitBlock sleeps in the kernel until it is woken. Onload may spin nevertheless, by its own
-	// settings.
+	// WaitBlock sleeps in the kernel until it is woken. Onload may spin nevertheless, by its own settings.
 	WaitBlock WaitMode = "Block"
 	// WaitSpin polls a non-blocking socket and never sleeps.
 	WaitSpin WaitMode = "Spin"
@@ -212,8 +211,7 @@ type MeasurementSpec struct {
 	// +kubebuilder:validation:Maximum=1000
 	Priority int32 `json:"priority,omitempty"`
 
-	// notes are facts that agents cannot read, such as the BIOS profile, at most 16. Notes never
-	// prevent a comparison.
+	// notes are facts that agents cannot read, such as the BIOS profile, at most 16. Notes never prevent a comparison.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
@@ -314,8 +312,7 @@ type Variant struct {
 	// numaPolicy is the NUMA policy of both ends in this variant: Required, Preferred or Ignore; default theirs.
 	NUMAPolicy NUMAPolicy `json:"numaPolicy,omitempty"`
 
-	// env are environment variables of the variant's tools, which override variables of spec.pods
-	// with the same name.
+	// env are environment variables of the variant's tools, which override variables of spec.pods with the same name.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=32
@@ -419,9 +416,8 @@ type LatencyBenchmarkStatus struct {
 	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are Accepted (the cluster has what the spec requests), Succeeded (Unknown while
-	// the benchmark runs; the reason is its state) and, with criteria, Passed. Ready, Reconciling
-	// and Stalled are for generic tools.
+	// conditions are Accepted (the cluster has what the spec requests), Succeeded (Unknown while the benchmark runs;
+	// the reason is its state) and, with criteria, Passed. Ready, Reconciling and Stalled are for generic tools.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8

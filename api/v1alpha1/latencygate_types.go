@@ -52,9 +52,8 @@ type GateIdentity struct {
 
 // GateTaint keeps pods away from nodes that are not verified.
 type GateTaint struct {
-	// effect is NoSchedule, or NoExecute, which evicts running pods, too. A change of all nodes at
-	// once taints all of them, and NoExecute deletes their pods without regard to
-	// PodDisruptionBudgets.
+	// effect is NoSchedule, or NoExecute, which evicts running pods, too. A change of all nodes at once taints all of
+	// them, and NoExecute deletes their pods without regard to PodDisruptionBudgets.
 	// +required
 	// +kubebuilder:validation:Enum=NoSchedule;NoExecute
 	Effect corev1.TaintEffect `json:"effect"`
@@ -76,20 +75,18 @@ const (
 
 // Enforcement lists what a gate sets on nodes in addition to the Node condition, and which nodes it holds back.
 type Enforcement struct {
-	// mode is which nodes that are not verified are held back. Enforce (default) holds back all,
-	// EnforceChanges all except nodes that are as the gate found them (status.asFound). Observe
-	// holds back no node, and marks no Node. Each mode measures all nodes. The hold pod of a node
-	// that is not held back is ready.
+	// mode is which nodes that are not verified are held back. Enforce (default) holds back all, EnforceChanges all
+	// except nodes that are as the gate found them (status.asFound). Observe holds back no node, and marks no Node.
+	// Each mode measures all nodes. The hold pod of a node that is not held back is ready.
 	// +kubebuilder:default=Enforce
 	Mode EnforcementMode `json:"mode,omitempty"`
 
 	// label sets the node label tailgate.dev/latency-verified to "true" or "false". If unset, the gate sets no label.
 	Label *GateLabel `json:"label,omitempty"`
 
-	// taint taints nodes that are not verified with tailgate.dev/latency-unverified. The pods that
-	// a measurement needs, such as pods of CNI and device plugins, must tolerate this taint. If
-	// unset, the gate sets no taint. A taint with which a node registered stays until the node is
-	// verified.
+	// taint taints nodes that are not verified with tailgate.dev/latency-unverified. The pods that a measurement needs,
+	// such as pods of CNI and device plugins, must tolerate this taint. If unset, the gate sets no taint. A taint with
+	// which a node registered stays until the node is verified.
 	Taint *GateTaint `json:"taint,omitempty"`
 
 	// holdPod runs a pod on each node that is Ready only while the node is verified, in the gate's namespace. If unset,
@@ -288,8 +285,7 @@ type SessionSpread struct {
 
 // FleetChange is the difference between the last accepted session before a change and the first session after it.
 type FleetChange struct {
-	// kind is the group of the nodes by the values of identity.labels, as in status.spread; absent
-	// for all nodes.
+	// kind is the group of the nodes by the values of identity.labels, as in status.spread; absent for all nodes.
 	// +kubebuilder:validation:MaxLength=160
 	Kind string `json:"kind,omitempty"`
 	// changed are the keys of the identity that changed, with the previous values; only BootID for a wave of boots.
@@ -304,9 +300,8 @@ type FleetChange struct {
 	Nodes int32 `json:"nodes"`
 	// median is the median ratio of the nodes, after to before.
 	Median Factor `json:"median"`
-	// shifted is true while the nodes are slower by more than half of the tolerance. To end this,
-	// undo the change or accept the results. A later change that brings 6 nodes back within the
-	// limit ends it, too.
+	// shifted is true while the nodes are slower by more than half of the tolerance. To end this, undo the change or
+	// accept the results. A later change that brings 6 nodes back within the limit ends it, too.
 	Shifted bool `json:"shifted,omitempty"`
 	// startTime is when the first of the nodes was measured after the change.
 	StartTime metav1.Time `json:"startTime"`
@@ -350,9 +345,8 @@ type LatencyGateStatus struct {
 	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are Operational (the gate works), and Passed (False if a node failed or too many
-	// nodes are not verified, True while all are verified). Ready, Reconciling and Stalled are for
-	// generic tools.
+	// conditions are Operational (the gate works), and Passed (False if a node failed or too many nodes are not
+	// verified, True while all are verified). Ready, Reconciling and Stalled are for generic tools.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
@@ -390,8 +384,7 @@ type LatencyGateStatus struct {
 	Changes []FleetChange `json:"changes,omitempty"`
 }
 
-// LatencyGate holds nodes back until their latency is verified. A gate measures every node that is
-// new or has changed.
+// LatencyGate holds nodes back until their latency is verified. A gate measures every node that is new or has changed.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=lgate,categories=tailgate

@@ -77,9 +77,8 @@ type LatencyMatrixSpec struct {
 	// suspend stops the benchmarks of all pairs while it is true. A change is allowed at any time.
 	Suspend bool `json:"suspend,omitempty"`
 
-	// ttlSecondsAfterFinished is the number of seconds after which a finished matrix is deleted
-	// with its results, 0 to 315360000 (ten years); absent: never. A matrix that is the baseline of
-	// another matrix is kept.
+	// ttlSecondsAfterFinished is the number of seconds after which a finished matrix is deleted with its results, 0 to
+	// 315360000 (ten years); absent: never. A matrix that is the baseline of another matrix is kept.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=315360000
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
@@ -203,8 +202,7 @@ type MatrixPair struct {
 	Pair      `json:",inline"`
 	// latencyType is the type of the latencies; absent for streams.
 	LatencyType ResultLatencyType `json:"latencyType,omitempty"`
-	// lostFrom is the lowest percentile that is unknown because of lost messages; absent if all are
-	// known.
+	// lostFrom is the lowest percentile that is unknown because of lost messages; absent if all are known.
 	LostFrom Percentile `json:"lostFrom,omitempty"`
 	// percentiles are p50, p99 and p99.9, if known.
 	// +listType=map
@@ -264,8 +262,7 @@ type PairsBandwidth struct {
 	MinBenchmark string `json:"minBenchmark"`
 }
 
-// LatencyMatrix measures the latency between many pairs of nodes. A matrix owns one
-// LatencyBenchmark for each pair.
+// LatencyMatrix measures the latency between many pairs of nodes. A matrix owns one LatencyBenchmark for each pair.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=latencymatrices,singular=latencymatrix,shortName=lmatrix,categories=tailgate

@@ -66,8 +66,7 @@ const (
 
 // UserRequest says who requests something, and when. With another requestTime, it is a new request.
 type UserRequest struct {
-	// requestedBy is the user. The API server refuses the name of any user except the user who
-	// writes the request.
+	// requestedBy is the user. The API server refuses the name of any user except the user who writes the request.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
@@ -337,9 +336,8 @@ type LatencyVerificationStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// state is Unverified, Measuring, Verified, Failed, Inconclusive, or Away: verified and not ready.
 	State VerificationState `json:"state,omitempty"`
-	// conditions are Verified (Unknown in states other than Verified and Failed), and Deletable
-	// (False while the deletion waits for the node to pass). Ready, Reconciling and Stalled are for
-	// generic tools.
+	// conditions are Verified (Unknown in states other than Verified and Failed), and Deletable (False while the
+	// deletion waits for the node to pass). Ready, Reconciling and Stalled are for generic tools.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
@@ -358,9 +356,8 @@ type LatencyVerificationStatus struct {
 	// identity is the present identity of the node. The keys of labels are Label/NAME, and of devices Devices/RESOURCE.
 	// +kubebuilder:validation:MaxProperties=64
 	Identity map[string]string `json:"identity,omitempty"`
-	// asFound is true while the node is as the gate found it. The node is older than the gate or
-	// joined in mode Observe, and has not changed in another mode. With enforcement.mode
-	// EnforceChanges, such a node is not held back.
+	// asFound is true while the node is as the gate found it. The node is older than the gate or joined in mode
+	// Observe, and has not changed in another mode. With enforcement.mode EnforceChanges, such a node is not held back.
 	AsFound bool `json:"asFound,omitempty"`
 	// introduced is true if the machine was there before the gate (see status.unsettled of the gate).
 	Introduced bool `json:"introduced,omitempty"`
@@ -394,11 +391,9 @@ type LatencyVerificationStatus struct {
 	FailConfirmed bool `json:"failConfirmed,omitempty"`
 	// setback is the reason why the node, or its last turn in state Verified, could not be measured.
 	Setback *Setback `json:"setback,omitempty"`
-	// holdPod is the hold pod that the operator created. The operator replaces any other pod of
-	// this name.
+	// holdPod is the hold pod that the operator created. The operator replaces any other pod of this name.
 	HoldPod *HoldPod `json:"holdPod,omitempty"`
-	// holdPodSetback is the reason why the node has no hold pod, or why its hold pod ended; absent
-	// otherwise.
+	// holdPodSetback is the reason why the node has no hold pod, or why its hold pod ended; absent otherwise.
 	HoldPodSetback *Setback `json:"holdPodSetback,omitempty"`
 	// markSetbacks are the marks that the Node does not have as it should.
 	// +listType=map

@@ -78,10 +78,9 @@ type Alignment struct {
 // +kubebuilder:validation:XValidation:rule="has(self.networkRef) != has(self.ipam)",message="give exactly one of networkRef, an existing NetworkAttachmentDefinition, and ipam, with which the operator creates one"
 // +kubebuilder:validation:XValidation:rule="has(self.ipam) || !has(self.mtu)",message="mtu is for networks that the operator creates: give ipam, or set the MTU in the NetworkAttachmentDefinition"
 type DeviceNetwork struct {
-	// resourceName is the extended resource of the VFs or PFs, of which each pod requests one, such
-	// as openshift.io/sf_x2_vf. A device plugin or the extendedResourceName of a DeviceClass
-	// provides it. The name must equal the annotation k8s.v1.cni.cncf.io/resourceName of the
-	// NetworkAttachmentDefinition.
+	// resourceName is the extended resource of the VFs or PFs, of which each pod requests one, such as
+	// openshift.io/sf_x2_vf. A device plugin or the extendedResourceName of a DeviceClass provides it. The name must
+	// equal the annotation k8s.v1.cni.cncf.io/resourceName of the NetworkAttachmentDefinition.
 	// +required
 	// +kubebuilder:validation:MinLength=3
 	// +kubebuilder:validation:MaxLength=253
@@ -272,8 +271,7 @@ type Acceleration struct {
 // Onload has the settings of AMD's Onload.
 // +kubebuilder:validation:XValidation:rule="!has(self.profile) || !has(self.profileRef)",message="give profile or profileRef, not both"
 type Onload struct {
-	// profile is latency, or latency-best, which sends by CTPIO, too; default, without profileRef,
-	// Onload's defaults.
+	// profile is latency, or latency-best, which sends by CTPIO, too; default, without profileRef, Onload's defaults.
 	Profile OnloadProfile `json:"profile,omitempty"`
 
 	// profileRef names a ConfigMap of the namespace whose keys are Onload's settings, such as EF_POLL_USEC.

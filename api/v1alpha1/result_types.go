@@ -60,8 +60,7 @@ type CellResult struct {
 	// +listMapKey=percentile
 	// +kubebuilder:validation:MaxItems=9
 	Spread []Spread `json:"spread,omitempty"`
-	// ratios are p50, p99 and p99.9 relative to the first variant; absent for the first variant
-	// itself.
+	// ratios are p50, p99 and p99.9 relative to the first variant; absent for the first variant itself.
 	// +listType=map
 	// +listMapKey=percentile
 	// +kubebuilder:validation:MaxItems=3
