@@ -2,12 +2,14 @@ package benchmark
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -17,6 +19,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/metrics"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
+	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/standing"
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
@@ -55,8 +58,27 @@ func (w *world) acceptance() string {
 
 const maxAttempts = 300
 
-// report completes the status and writes it, once, if it changed. No event is about a state that was never stored.
+// report completes the status and writes it, once, if it changed. No event is about a state that was never stored. If what a pod reported
+// cannot be stored, its attempt ends without it: otherwise the attempt would keep its nodes for ever.
 func (r *Reconciler) report(ctx context.Context, old, b *v1alpha1.LatencyBenchmark) error {
+	err := r.complete(ctx, old, b)
+	if active := old.Status.Active; active == nil || active.Outcome != nil || !cannotBeStored(err) {
+		return err
+	}
+	ending := old.DeepCopy()
+	ending.Status.Active.Outcome = &v1alpha1.Outcome{
+		Reason: v1alpha1.OutcomeResultCorrupt, Message: "what the pods reported cannot be stored: " + oneLine(err.Error()), CompletionTime: metav1.NewMicroTime(r.Clock.Now()),
+	}
+	r.taken.Delete(clientKey(b))
+	return r.write(ctx, old, ending)
+}
+
+func cannotBeStored(err error) bool {
+	return errors.Is(err, result.ErrCorrupt) || apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) ||
+		err != nil && strings.Contains(err.Error(), "request is too large") // etcd's answer
+}
+
+func (r *Reconciler) complete(ctx context.Context, old, b *v1alpha1.LatencyBenchmark) error {
 	b.Status.ObservedGeneration = b.Generation
 	// The API bounds the list; the newest attempts are the most useful.
 	b.Status.Attempts = b.Status.Attempts[max(0, len(b.Status.Attempts)-maxAttempts):]

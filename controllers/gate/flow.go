@@ -321,10 +321,14 @@ func measuring(w *world) step {
 	}
 }
 
+// discards are the outcomes with which a user who may write pods, or run a command in one, can end an attempt. Some have other causes, too:
+// then a node is measured once more.
+var discards = []string{v1alpha1.OutcomePodLost, v1alpha1.OutcomeSuspended, v1alpha1.OutcomeNodeLost, v1alpha1.OutcomeAgentFailed}
+
 // discarded returns which attempt a user may have ended because of what it was about to measure; empty if there is none.
 func discarded(b *v1alpha1.LatencyBenchmark) string {
 	for _, a := range b.Status.Attempts {
-		if a.Outcome.Reason == v1alpha1.OutcomePodLost || a.Outcome.Reason == v1alpha1.OutcomeSuspended {
+		if slices.Contains(discards, a.Outcome.Reason) {
 			return fmt.Sprintf("attempt %d of %s ended with %s", a.Attempt, a.Run, a.Outcome.Reason)
 		}
 	}

@@ -181,6 +181,9 @@ func (c *compared) reference(b *v1alpha1.LatencyBenchmark, measured *rounds.Coll
 	return &reference
 }
 
+// maxBootID is the limit of the status for a boot ID, in bytes: the nodes report them.
+const maxBootID = 64
+
 func bootOf(c *rounds.Collection) string {
 	id := ""
 	for _, v := range c.Variants {
@@ -188,7 +191,7 @@ func bootOf(c *rounds.Collection) string {
 			id = cmp.Or(v.Last.ClientSeen.NodeBootID, v.Last.Client.Evidence.BootID)
 		}
 	}
-	return id
+	return text.Shorten(id, maxBootID)
 }
 
 // inputs returns a digest of a verdict's inputs, a dot before the baseline's, unread.

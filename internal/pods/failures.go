@@ -206,7 +206,7 @@ func FailureOf(p *corev1.Pod) Trouble {
 		return troubled(v1alpha1.OutcomeDeadlineExceeded, "", "the %s ran into its pod's active deadline", role)
 	}
 	if end := Terminated(p); end != nil {
-		if t, err := result.ParseTermination(end.Message); err == nil && t.Reason != "" {
+		if t, err := result.ParseTermination(end.Message); err == nil && result.OfAgent(t.Reason) {
 			return troubled(t.Reason, "", "%s on %s: %s", role, node, oneLine(t.Message))
 		}
 		switch end.Reason {

@@ -15,7 +15,7 @@ const Label = "tailgate.dev/policy"
 // Policies are the values of Label in config/policy.
 var Policies = []string{
 	"gate-operate", "graces", "manager-budgets", "manager-events", "manager-finalizers", "manager-nodes", "manager-objects", "manager-own-pods", "manager-pods",
-	"manager-secrets", "requests", "secrets",
+	"manager-secrets", "requests", "secrets", "sizes",
 }
 
 // Missing returns which of Policies is missing or refuses nothing: without a binding that denies,

@@ -9,8 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
 // The kinds of errors of a result, for errors.Is.
@@ -149,10 +152,23 @@ func expand(compressed []byte, wantDigest string) (Framed, error) {
 	if err := inflate(compressed, wantDigest, Version, &framed.Document); err != nil {
 		return Framed{}, err
 	}
-	if err := checkConditions(framed.Document); err != nil {
+	if err := errors.Join(checkConditions(framed.Document), checkCells(framed.Document)); err != nil {
 		return Framed{}, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	return framed, nil
+}
+
+// checkCells refuses what a status cannot hold, or sums of rounds cannot: a program in the pod may have written it.
+func checkCells(d Document) error {
+	for _, c := range d.Cells {
+		if c.Lost < 0 || c.Lost > 1<<50 {
+			return fmt.Errorf("cell %.64q lost %d messages", c.Name, c.Lost)
+		}
+		if !slices.Contains([]tool.StartTime{"", tool.StartIntended, tool.StartActual}, c.Start) {
+			return fmt.Errorf("cell %.64q counts from %.64q", c.Name, c.Start)
+		}
+	}
+	return nil
 }
 
 func digestOf(b []byte) string {

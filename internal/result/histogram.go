@@ -253,7 +253,7 @@ func (h Histogram) decode() (*hdr.PackedHistogram, error) {
 	if decoded.TotalCount() != h.Count {
 		return nil, fmt.Errorf("the buckets hold %d samples, not %d", decoded.TotalCount(), h.Count)
 	}
-	if h.OverRange < 0 || h.OverRange > math.MaxInt64-h.Count {
+	if h.OverRange < 0 || h.OverRange > 1<<50 {
 		return nil, fmt.Errorf("%d samples out of range", h.OverRange)
 	}
 	if h.Unrecorded < 0 || h.Unrecorded > 1<<50 {

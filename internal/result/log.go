@@ -10,10 +10,12 @@ import (
 	"iter"
 	"net/netip"
 	"os"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
 
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
@@ -256,6 +258,18 @@ func (t Termination) WriteFile(path string) error {
 }
 
 // ParseTermination reads a termination message. The runtime's own messages are errors.
+// ofAgent are the outcomes that an agent decides. The others are the operator's to decide, whatever a program in the pod writes: with some
+// of them an attempt does not count.
+var ofAgent = []string{
+	v1alpha1.OutcomeAccelerationFailed, v1alpha1.OutcomeAgentFailed, v1alpha1.OutcomeClockWrong, v1alpha1.OutcomeDeadlineExceeded,
+	v1alpha1.OutcomeInterfaceLost, v1alpha1.OutcomePeerUnreachable, v1alpha1.OutcomePodLost, v1alpha1.OutcomeResourceUnavailable,
+	v1alpha1.OutcomeResultTooLarge, v1alpha1.OutcomeSamplesMissing, v1alpha1.OutcomeToolFailed, v1alpha1.OutcomeToolMissing,
+	v1alpha1.OutcomeToolTimeout, v1alpha1.OutcomeWrongNetwork, v1alpha1.OutcomeWrongPeer,
+}
+
+// OfAgent reports whether an agent may end an attempt with a reason.
+func OfAgent(reason string) bool { return slices.Contains(ofAgent, reason) }
+
 func ParseTermination(message string) (Termination, error) {
 	var t Termination
 	if len(message) > maxTermination {

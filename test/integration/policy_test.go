@@ -11,6 +11,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
@@ -221,6 +222,75 @@ var _ = Describe("The policies of config/policy", func() {
 		other := pod("other", "/bin/sh")
 		Expect(remove(other, 365*24*3600)).To(Succeed(), "pods of others")
 		Expect(evict(other, 365*24*3600)).To(Succeed())
+	})
+
+	It("refuse what would make a benchmark, or a pod of the operator, too large to be written", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		b := MakeBenchmark(namespace, "b").Obj()
+		Expect(k8s.Create(ctx, b)).To(Succeed())
+		hold := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "g-n-0123abcd-hold"}}
+		hold.Spec.Containers = []corev1.Container{{Name: "hold", Image: "i", Command: []string{"/usr/local/bin/tailgate-agent", "hold"}}}
+		other := hold.DeepCopy()
+		other.Name, other.Spec.Containers[0].Command = "other", []string{"/bin/sh"}
+		Expect(k8s.Create(ctx, hold)).To(Succeed())
+		Expect(k8s.Create(ctx, other)).To(Succeed())
+		texts := func(n int) map[string]string {
+			all := map[string]string{}
+			for i := range n {
+				all[fmt.Sprintf("x%d", i)] = ""
+			}
+			return all
+		}
+		fill := map[string]func(o client.Object, n int){
+			"labels":      func(o client.Object, n int) { o.SetLabels(texts(n)) },
+			"annotations": func(o client.Object, n int) { o.SetAnnotations(texts(n)) },
+			"finalizers": func(o client.Object, n int) {
+				var all []string
+				for i := range n / 4 {
+					all = append(all, fmt.Sprintf("example.com/%d", i))
+				}
+				o.SetFinalizers(all)
+			},
+			"owners": func(o client.Object, n int) {
+				o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", UID: "u", Name: strings.Repeat("n", 12*n)}})
+			},
+		}
+		refused := MatchError(ContainSubstring("at most 64 labels"))
+		for what, with := range fill {
+			update := func(o client.Object, n int, subresource string) error {
+				o = o.DeepCopyObject().(client.Object)
+				Expect(k8s.Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed())
+				if with(o, n); subresource == "status" {
+					return k8s.Status().Update(ctx, o, client.DryRunAll)
+				}
+				return k8s.Update(ctx, o, client.DryRunAll)
+			}
+			Eventually(update).WithArguments(hold, 100, "").Should(refused, what)
+			Expect(update(b, 100, "")).To(refused, what)
+			if what != "owners" { // A write of a pod's status changes none.
+				Expect(update(hold, 100, "status")).To(refused, what)
+			}
+			for _, o := range []client.Object{b, hold} {
+				Expect(update(o, 60, "")).To(Succeed(), what)
+			}
+			Expect(update(other, 100, "")).To(Succeed(), "pods of others: "+what)
+		}
+		apply := func(i int) error {
+			u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{
+				"namespace": namespace, "name": hold.Name, "labels": map[string]any{fmt.Sprintf("m%d", i): ""}}}}
+			return k8s.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(fmt.Sprint("m", i)))
+		}
+		n := 0
+		for apply(n) == nil && n < 30 {
+			n++
+		}
+		Expect(n).To(And(BeNumerically(">", 8), BeNumerically("<", 20)), "field managers")
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(hold), hold)).To(Succeed())
+		hold.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "e", Image: "i"}}}
+		Expect(k8s.SubResource("ephemeralcontainers").Update(ctx, hold, client.DryRunAll)).To(MatchError(ContainSubstring("get no ephemeral containers")))
+		hold.Spec.EphemeralContainers = nil
+		hold.Status.Phase = corev1.PodRunning
+		Expect(k8s.Status().Update(ctx, hold)).To(Succeed(), "a kubelet reports the state")
 	})
 
 	It("let users of tailgate-gate-operate write the two requests of verifications, in their own names", func(ctx SpecContext) {

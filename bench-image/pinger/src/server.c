@@ -296,6 +296,7 @@ static void echo_datagrams(struct path p, size_t size, bool spin) {
 	unsigned char *buffer = cell.buffer;
 	// The number of the next message is computed before it is there, so that this takes none of its time.
 	uint64_t seq = 0, next = 1, number = number_of(&cell.key, next);
+	bool begun = false;
 	struct times t = times_now();
 	while (!stop) {
 		ssize_t n = recv(p.in, buffer, sizeof cell.buffer, flags);
@@ -312,14 +313,20 @@ static void echo_datagrams(struct path p, size_t size, bool spin) {
 			continue;
 		}
 		seq = get_seq(buffer, size, seq);
-		if (__builtin_expect(seq != next, 0))
+		if (__builtin_expect(seq != next, 0)) {
+			// Number 0 only tries the path, before the first message: it has no tag, and anybody can send it.
+			if (seq == 0 && begun) {
+				cell.strays++;
+				continue;
+			}
 			number = number_of(&cell.key, seq);
-		// Number 0 only tries the path.
+		}
 		if (__builtin_expect(seq != 0 && !turn_tag(buffer, size, number), 0))
 			impostor("datagrams", size, seq);
 		while (send(p.out, buffer, size, flags | MSG_NOSIGNAL) < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == EINTR) && !stop)
 			;
 		log_message(&t, spin, seq, received);
+		begun = seq != 0;
 		number = number_of(&cell.key, next = seq + 1);
 	}
 }
