@@ -47,7 +47,7 @@ var runtimeDomains = []string{
 	"seccomp.security.alpha.kubernetes.io", "container.seccomp.security.alpha.kubernetes.io", "container.apparmor.security.beta.kubernetes.io",
 	"cri-resource-manager.intel.com", "koordinator.sh", "gocrane.io", "crane.io", "katalyst.kubewharf.io",
 	"qos.projectcalico.org", "bandwidth.cilium.io", "networking.gke.io", "tke.cloud.tencent.com",
-	"org.systemd", "org.criu", "org.opencontainers", "module.wasm.image", "cni.projectcalico.org", "ovn.kubernetes.io", "multus-cni.io",
+	"org.systemd", "org.criu", "org.opencontainers", "module.wasm.image", "multus-cni.io",
 }
 
 // ofRuntime reports whether a key is in one of these domains. A key of older runtimes has no slash: io.kubernetes.cri-o.userns-mode.
