@@ -228,7 +228,7 @@ var _ = Describe("The policies of config/policy", func() {
 		namespace := newNamespace(ctx)
 		b := MakeBenchmark(namespace, "b").Obj()
 		Expect(k8s.Create(ctx, b)).To(Succeed())
-		hold := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "g-n-0123abcd-hold"}}
+		hold := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "g-n-0123abcd-hold", Labels: map[string]string{v1alpha1.LabelHold: "true"}}}
 		hold.Spec.Containers = []corev1.Container{{Name: "hold", Image: "i", Command: []string{"/usr/local/bin/tailgate-agent", "hold"}}}
 		other := hold.DeepCopy()
 		other.Name, other.Spec.Containers[0].Command = "other", []string{"/bin/sh"}
@@ -275,6 +275,10 @@ var _ = Describe("The policies of config/policy", func() {
 			}
 			Expect(update(other, 100, "")).To(Succeed(), "pods of others: "+what)
 		}
+		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(hold), hold)).To(Succeed())
+		hold.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "e", Image: "i"}}}
+		Expect(k8s.SubResource("ephemeralcontainers").Update(ctx, hold, client.DryRunAll)).To(MatchError(ContainSubstring("get no ephemeral containers")))
+		hold.Spec.EphemeralContainers = nil
 		apply := func(i int) error {
 			u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{
 				"namespace": namespace, "name": hold.Name, "labels": map[string]any{fmt.Sprintf("m%d", i): ""}}}}
@@ -286,11 +290,8 @@ var _ = Describe("The policies of config/policy", func() {
 		}
 		Expect(n).To(And(BeNumerically(">", 8), BeNumerically("<", 20)), "field managers")
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(hold), hold)).To(Succeed())
-		hold.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "e", Image: "i"}}}
-		Expect(k8s.SubResource("ephemeralcontainers").Update(ctx, hold, client.DryRunAll)).To(MatchError(ContainSubstring("get no ephemeral containers")))
-		hold.Spec.EphemeralContainers = nil
-		hold.Status.Phase = corev1.PodRunning
-		Expect(k8s.Status().Update(ctx, hold)).To(Succeed(), "a kubelet reports the state")
+		hold.Status.Conditions = append(hold.Status.Conditions, corev1.PodCondition{Type: v1alpha1.NodeConditionVerified, Status: corev1.ConditionFalse})
+		Expect(as(managerUser).Status().Update(ctx, hold)).To(Succeed(), "the manager still says that the node is not verified")
 	})
 
 	It("let users of tailgate-gate-operate write the two requests of verifications, in their own names", func(ctx SpecContext) {
