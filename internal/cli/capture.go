@@ -33,7 +33,9 @@ type captureAnalysis struct {
 
 func newCapture() *cobra.Command {
 	group := &cobra.Command{Use: "capture", Short: "Measure a server's time to answer from packet captures, without a cluster", Args: takes("a verb: analyze", 0, 0)}
-	group.RunE = func(*cobra.Command, []string) error { return errors.New("capture: name a verb: " + name + " capture analyze FILE...") }
+	group.RunE = func(*cobra.Command, []string) error {
+		return errors.New("capture: name a verb: " + name + " capture analyze FILE...")
+	}
 	c := &captureAnalysis{}
 	forms := []string{"table", "json", "hlog"}
 	cmd := &cobra.Command{
