@@ -382,3 +382,40 @@ func TestWarningsAreBounded(t *testing.T) {
 		t.Errorf("kept: %d annotations, %q, a message of %d bytes", len(e.Annotations), e.Reason, len(e.Message))
 	}
 }
+
+// What a pod reports, and the API server refuses to store, ends the attempt: it would keep its nodes for ever.
+func TestWhatCannotBeStored(t *testing.T) {
+	long := strings.Repeat("A", 64)
+	w := makeWorld(active(time.Minute))
+	stored := fake.NewClientBuilder().WithScheme(testScheme(t)).WithStatusSubresource(w.benchmark).WithObjects(w.benchmark).Build()
+	for name, refusal := range map[string]error{
+		"the schema refuses it": apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("LatencyBenchmark").GroupKind(), "x", nil),
+		"etcd refuses it":       errors.New("rpc error: etcdserver: request is too large"),
+	} {
+		api := interceptor.NewClient(stored, interceptor.Funcs{
+			SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, options ...client.SubResourceUpdateOption) error {
+				if o.(*v1alpha1.LatencyBenchmark).Status.Active.Outcome.Reason == long {
+					return refusal
+				}
+				return c.SubResource(sub).Update(ctx, o, options...)
+			},
+		})
+		r := &Reconciler{API: controllers.API{Client: api, Live: api, Clock: clocktesting.NewFakePassiveClock(noon), Recorder: events.NewFakeRecorder(10)}, Results: &evaluate.Store{Live: api}}
+		old := &v1alpha1.LatencyBenchmark{}
+		if err := stored.Get(t.Context(), clientKey(w.benchmark), old); err != nil {
+			t.Fatal(err)
+		}
+		old.Status.Active.Outcome = nil
+		next := old.DeepCopy()
+		next.Status.Active.Outcome = &v1alpha1.Outcome{Reason: long}
+		if err := r.report(t.Context(), old, next); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := stored.Get(t.Context(), clientKey(w.benchmark), old); err != nil {
+			t.Fatal(err)
+		}
+		if o := old.Status.Active.Outcome; o == nil || o.Reason != v1alpha1.OutcomeResultCorrupt || !strings.Contains(o.Message, "cannot be stored") {
+			t.Errorf("%s: the outcome is %+v", name, o)
+		}
+	}
+}

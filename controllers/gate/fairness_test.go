@@ -21,6 +21,8 @@ func TestAttemptsThatAUserEnded(t *testing.T) {
 	}{
 		"all attempts ended by themselves":   {metav1.ConditionTrue, v1alpha1.OutcomeToolFailed, 0, eventPassed},
 		"a pod was deleted":                  {metav1.ConditionTrue, v1alpha1.OutcomePodLost, 0, eventDiscarded},
+		"a pod got another image":            {metav1.ConditionTrue, v1alpha1.OutcomeNodeLost, 0, eventDiscarded},
+		"the agent was killed":               {metav1.ConditionTrue, v1alpha1.OutcomeAgentFailed, 0, eventDiscarded},
 		"it was suspended":                   {metav1.ConditionTrue, v1alpha1.OutcomeSuspended, 0, eventDiscarded},
 		"it was suspended again and again":   {metav1.ConditionTrue, v1alpha1.OutcomeSuspended, maxDiscarded, eventUndecided},
 		"it was suspended, and failed later": {metav1.ConditionFalse, v1alpha1.OutcomeSuspended, 0, eventFailed},
