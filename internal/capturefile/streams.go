@@ -29,6 +29,7 @@ type analysis struct {
 	// err is the first error of a stream. connections were followed, of which some are open.
 	err               error
 	connections, open int64
+	ahead             int // segments of all connections that are known to wait
 	// young and old are messages that wait; turned is when young began.
 	young, old map[string]waiting
 	turned     int64
@@ -145,8 +146,10 @@ func (s *stream) Accept(tcp *layers.TCP, _ gopacket.CaptureInfo, _ reassembly.TC
 	case length > 0 && (ahead < 0 || h.ahead[tcp.Seq] >= length):
 		s.Retransmitted++
 		return ahead < 0 // Of two that wait, the assembler would take the later one.
-	case ahead > 0 && len(h.ahead) < mostPagesEach:
+	case ahead > 0 && len(h.ahead) < mostPagesEach && s.ahead < mostPages:
+		s.ahead -= len(h.ahead)
 		h.ahead[tcp.Seq] = length
+		s.ahead += len(h.ahead)
 	}
 	return true
 }
@@ -154,6 +157,7 @@ func (s *stream) Accept(tcp *layers.TCP, _ gopacket.CaptureInfo, _ reassembly.TC
 // ReassembledSG takes bytes of a direction in their order.
 func (s *stream) ReassembledSG(sg reassembly.ScatterGather, ac reassembly.AssemblerContext) {
 	h := s.halves[ac.(*packet).answer]
+	s.ahead -= len(h.ahead)
 	clear(h.ahead)
 	if _, _, _, skipped := sg.Info(); skipped > 0 {
 		s.Gaps++
@@ -168,6 +172,9 @@ func (s *stream) ReassembledSG(sg reassembly.ScatterGather, ac reassembly.Assemb
 // ReassemblyComplete ends a connection.
 func (s *stream) ReassemblyComplete(reassembly.AssemblerContext) bool {
 	s.open--
-	s.OtherBytes += int64(len(s.halves[false].part) + len(s.halves[true].part))
+	for _, h := range s.halves {
+		s.OtherBytes += int64(len(h.part))
+		s.ahead -= len(h.ahead)
+	}
 	return true
 }
