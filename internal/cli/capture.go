@@ -37,7 +37,6 @@ func newCapture() *cobra.Command {
 		return errors.New("capture: name a verb: " + name + " capture analyze FILE...")
 	}
 	c := &captureAnalysis{}
-	forms := []string{"table", "json", "hlog"}
 	cmd := &cobra.Command{
 		Use:   "analyze FILE... [--server ADDR:PORT] [--size N | --match fix:TAG]",
 		Short: "Print the latencies from requests to answers in captures: percentiles, events, and what was lost",
@@ -51,9 +50,6 @@ func newCapture() *cobra.Command {
 			"  " + name + " capture analyze in.pcapng.gz out.pcapng.gz --server 192.0.2.1 --size 264 --offset 16 -o hlog > round-1.hlog",
 		Args: takes("the captures", 1, mostRounds),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := oneOf("--output", c.form, forms); err != nil {
-				return err
-			}
 			text, err := c.run(cmd.Context(), args, cmd.InOrStdin(), cmd.ErrOrStderr())
 			return emit(cmd.OutOrStdout(), text, err)
 		},
@@ -68,7 +64,7 @@ func newCapture() *cobra.Command {
 	f.IntVar(&c.Answer.Offset, "answer-offset", -1, "where the key of an answer begins; default: --offset")
 	f.DurationVar(&c.Timeout, "timeout", 10*time.Second, "a request without an answer in this time is lost; at most 1m")
 	f.BoolVar(&c.MidStream, "mid-stream", false, "a TCP connection that is older than the capture goes on with a whole message")
-	f.StringVarP(&c.form, "output", "o", forms[0], "format: "+strings.Join(forms, ", "))
+	outputFlag(cmd, &c.form, "table", "json", "hlog")
 	group.AddCommand(cmd)
 	return group
 }

@@ -177,6 +177,12 @@ func oneOf(flag, value string, known []string) error {
 	return nil
 }
 
+// outputFlag adds the flag of the format. An unknown one is refused before the verb does anything.
+func outputFlag(cmd *cobra.Command, form *string, known ...string) {
+	cmd.Flags().StringVarP(form, "output", "o", known[0], "format: "+strings.Join(known, ", "))
+	cmd.PreRunE = func(*cobra.Command, []string) error { return oneOf("--output", *form, known) }
+}
+
 // pause waits for a duration, and returns false if the context ends first.
 func pause(ctx context.Context, length time.Duration) bool {
 	select {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,7 +18,6 @@ import (
 )
 
 func newCompare(c *cluster) *cobra.Command {
-	forms := compareForms()
 	var form string
 	var all bool
 	cmd := &cobra.Command{
@@ -45,15 +43,12 @@ func newCompare(c *cluster) *cobra.Command {
 			return emit(cmd.OutOrStdout(), text, err)
 		},
 	}
-	cmd.Flags().StringVarP(&form, "output", "o", forms[0], "format: "+strings.Join(forms, ", "))
+	outputFlag(cmd, &form, compareForms()...)
 	cmd.Flags().BoolVar(&all, "all", false, "show all conditions that differ, also those that need not be equal")
 	return cmd
 }
 
 func comparison(ctx context.Context, c *cluster, names []string, form string, all bool) ([]byte, error) {
-	if err := oneOf("--output", form, compareForms()); err != nil {
-		return nil, err
-	}
 	var sides []compare.Side
 	var notes []string
 	for _, arg := range names {

@@ -62,11 +62,9 @@ func newDoctor(c *cluster) *cobra.Command {
 	cmd.Flags().StringVar(&d.onload, "onload", "", "resource of Onload's devices to try; default: amd.com/onload, if a node has it")
 	cmd.Flags().IntVar(&d.parallel, "parallel", 8, "number of nodes to check at the same time")
 	cmd.Flags().DurationVar(&d.timeout, "timeout", 2*time.Minute, "time limit of each pod, including the pull of its image")
-	cmd.Flags().StringVarP(&d.form, "output", "o", doctorForms[0], "format: "+strings.Join(doctorForms, ", "))
+	outputFlag(cmd, &d.form, "table", "wide", "json")
 	return cmd
 }
-
-var doctorForms = []string{"table", "wide", "json"}
 
 // leastTimeout is less than any pod needs.
 const leastTimeout = 5 * time.Second
@@ -130,9 +128,6 @@ func (d *doctorCall) resemble(ctx context.Context, stdin io.Reader) error {
 }
 
 func (d *doctorCall) check() error {
-	if err := oneOf("--output", d.form, doctorForms); err != nil {
-		return err
-	}
 	switch {
 	case d.parallel < 1:
 		return fmt.Errorf("--parallel: %d is invalid; give 1 or more", d.parallel)

@@ -62,7 +62,7 @@ func newInspect(c *cluster) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVarP(&call.container, "container", "c", "", "container; default: that of annotation kubectl.kubernetes.io/default-container, or the first")
 	flags.StringVarP(&call.selector, "selector", "l", "", "inspect the running pods with these labels, such as app=feed")
-	flags.StringVarP(&call.form, "output", "o", inspectForms[0], "format: "+strings.Join(inspectForms, ", "))
+	outputFlag(cmd, &call.form, "table", "json")
 	flags.StringVar(&call.require, "require", "", "checks that must be Proved, such as CPUsExclusive,NUMALocal,Function=VF,MTU=9000")
 	flags.StringVar(&call.like, "like", "", "a LatencyBenchmark, NAME or NAME/VARIANT, whose client had the conditions that the pod must have")
 	flags.StringVar(&call.iface, "interface", "", "interface of the pod; default: those that are devices or that Multus attached, or else all")
@@ -71,8 +71,6 @@ func newInspect(c *cluster) *cobra.Command {
 	flags.DurationVar(&call.timeout, "timeout", time.Minute, "time limit of each pod, including the pull of the image")
 	return cmd
 }
-
-var inspectForms = []string{"table", "json"}
 
 type inspectCall struct {
 	*cluster
@@ -101,9 +99,6 @@ type inspected struct {
 }
 
 func (c *inspectCall) check(args []string) (err error) {
-	if err := oneOf("--output", c.form, inspectForms); err != nil {
-		return err
-	}
 	switch {
 	case len(args) == 0 && c.selector == "":
 		return errors.New("inspect takes the names of pods, Deployments or StatefulSets, or --selector")

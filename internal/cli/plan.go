@@ -61,11 +61,9 @@ func newPlan(c *cluster) *cobra.Command {
 	}
 	fileFlag(cmd, &p.file, kinds()...)
 	cmd.Flags().StringVar(&p.nodesFile, "nodes", "", "YAML or JSON of the nodes, as from kubectl get nodes -o yaml; the command then contacts no cluster")
-	cmd.Flags().StringVarP(&p.form, "output", "o", planForms[0], "format: "+strings.Join(planForms, ", "))
+	outputFlag(cmd, &p.form, "table", "json")
 	return cmd
 }
-
-var planForms = []string{"table", "json"}
 
 type planner struct {
 	*cluster
@@ -117,9 +115,6 @@ type PlannedGate struct {
 }
 
 func (p *planner) plan(ctx context.Context, stdin io.Reader) (Planned, error) {
-	if err := oneOf("--output", p.form, planForms); err != nil {
-		return Planned{}, err
-	}
 	if p.file == stdinName && p.nodesFile == stdinName {
 		return Planned{}, errors.New("--nodes: standard input is the LatencyBenchmark already; give the nodes as a file")
 	}

@@ -48,7 +48,6 @@ type givenFile struct {
 
 func newVerdict() *cobra.Command {
 	v := &filesVerdict{}
-	forms := []string{"table", "json"}
 	cmd := &cobra.Command{
 		Use:   "verdict --baseline FILE... --candidate FILE... --rule RULE...",
 		Short: "Judge the output of a tool on any machines by rules, without a cluster",
@@ -62,9 +61,6 @@ func newVerdict() *cobra.Command {
 			"  " + name + " verdict --candidate run-*.hlog --rule 'p99.9 max 20us' --tool my-engine --latency-type RTT --protocol TCP --size 264",
 		Annotations: map[string]string{exitsByVerdict: "true"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := oneOf("--output", v.form, forms); err != nil {
-				return err
-			}
 			if err := v.assign(args); err != nil {
 				return err
 			}
@@ -82,7 +78,7 @@ func newVerdict() *cobra.Command {
 	f.Func("candidate", "FILE... to judge", side(&v.candidate))
 	f.StringArrayVar(&v.rules, "rule", nil, "rule, such as 'p99 maxIncrease 5%' or 'p50 max 10us'; may be repeated")
 	v.addFlags(f)
-	f.StringVarP(&v.form, "output", "o", forms[0], "format: "+strings.Join(forms, ", "))
+	outputFlag(cmd, &v.form, "table", "json")
 	f.StringVar(&v.report, "report", "", "file to write an HTML report to")
 	return cmd
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,8 +36,6 @@ type clientVersion struct {
 // serverTimeout bounds the search: the client's version needs no cluster.
 const serverTimeout = 5 * time.Second
 
-var versionForms = []string{"table", "json"}
-
 func newVersion(c *cluster) *cobra.Command {
 	var clientOnly bool
 	var form string
@@ -49,9 +46,6 @@ func newVersion(c *cluster) *cobra.Command {
 			"Deployment with its image.",
 		Args: takes("no arguments", 0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := oneOf("--output", form, versionForms); err != nil {
-				return err
-			}
 			v := versions{Client: readClientVersion()}
 			if !clientOnly {
 				v.Server = c.findManager(cmd.Context())
@@ -60,7 +54,7 @@ func newVersion(c *cluster) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&clientOnly, "client", false, "do not contact the cluster")
-	cmd.Flags().StringVarP(&form, "output", "o", versionForms[0], "format: "+strings.Join(versionForms, ", "))
+	outputFlag(cmd, &form, "table", "json")
 	return cmd
 }
 

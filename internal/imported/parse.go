@@ -176,13 +176,6 @@ func Nanoseconds(r io.Reader, kind v1alpha1.LatencyType) (result.Histogram, erro
 	return recorder.Histogram()
 }
 
-func factorOf(kind v1alpha1.LatencyType) int64 {
-	if kind == v1alpha1.LatencyHalfRTT {
-		return 2
-	}
-	return 1
-}
-
 // HistogramLog reads an HdrHistogram log of ns as one round, or an export's as its rounds. kind is
 // the type of the latencies; an export's log names its own, and kind may be empty.
 func HistogramLog(r io.Reader, kind v1alpha1.LatencyType) ([]result.Histogram, File, error) {
