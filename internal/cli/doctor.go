@@ -12,8 +12,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,9 +25,11 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/admit"
 	"github.com/tailgate-dev/tailgate/internal/doctor"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/report"
+	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
 func newDoctor(c *cluster) *cobra.Command {
@@ -191,3 +197,296 @@ func (s *screen) paint(l doctor.Level, word string) string {
 }
 
 var errInterrupted = errors.New("interrupted; the inspect pods are removed")
+
+const (
+	// inspectPoll is between reads of a pod, eventPoll between those of its events.
+	inspectPoll = 250 * time.Millisecond
+	eventPoll   = 2 * time.Second
+	// passingGrace is how long a trouble may last that often ends by itself: a kubelet tries again.
+	passingGrace = 25 * time.Second
+	removalLimit = 15 * time.Second
+)
+
+// inspect runs inspect pods on all nodes, d.parallel at a time, and deletes them at the end.
+func (d *doctorCall) inspect(ctx context.Context, o *doctor.Observed, progress *screen) error {
+	d.sweep(ctx)
+	defer d.remove(context.WithoutCancel(ctx))
+	var done atomic.Int32
+	tell := func() {
+		if progress.live() {
+			progress.show("looking", yellow, fmt.Sprintf(" at %d nodes, %d seen", len(o.Nodes), done.Load()))
+		}
+	}
+	tell()
+	defer progress.clear()
+	var group errgroup.Group
+	group.SetLimit(d.parallel)
+	for n := range o.Nodes {
+		group.Go(func() error {
+			d.node(ctx, o, &o.Nodes[n])
+			done.Add(1)
+			tell()
+			return ctx.Err()
+		})
+	}
+	if group.Wait() == nil {
+		d.connect(ctx, o)
+	}
+	if ctx.Err() != nil {
+		return errInterrupted
+	}
+	return nil
+}
+
+// node inspects one node: from a pod on the shared CPUs and a pod with whole CPUs at the same time, then with each network and
+// with Onload, one after the other, because no other CPU may be free. If the pod with whole CPUs fails, the pods that also
+// need them are not created.
+func (d *doctorCall) node(ctx context.Context, o *doctor.Observed, n *doctor.Node) {
+	if n.NotLooked != "" {
+		return
+	}
+	shared := make(chan doctor.Look)
+	go func() { shared <- d.look(ctx, n, doctor.Look{Kind: doctor.KindShared}, pods.Inspection{}) }()
+	// As many as a benchmark gets.
+	cpus := int32(1)
+	if asked := d.like.CPUs(); asked != (v1alpha1.EndpointCPUs{}) {
+		cpus = max(asked.Client, asked.Server)
+	} else if o.Unseen["pods"] == "" && n.FreeCPUs() > 1 {
+		cpus = 2
+	}
+	whole := d.look(ctx, n, doctor.Look{Kind: doctor.KindCPU}, pods.Inspection{CPUs: cpus})
+	// A kubelet that gives whole cores says their CPUs, as benchmarks then fail.
+	if core := doctor.WholeCore(whole.Trouble); core > int(cpus) && d.like.CPUs() == (v1alpha1.EndpointCPUs{}) {
+		cpus = int32(core)
+		whole = d.look(ctx, n, doctor.Look{Kind: doctor.KindCPU}, pods.Inspection{CPUs: cpus})
+	}
+	n.Looks = []doctor.Look{<-shared, whole}
+	if whole.Trouble != nil {
+		return
+	}
+	for _, network := range o.Networks {
+		if network.Attachable() && !slices.ContainsFunc(network.Resources(), func(resource string) bool { return !has(n, resource) }) {
+			n.Looks = append(n.Looks, d.look(ctx, n, doctor.Look{Kind: doctor.KindNetwork, Network: network.Name}, pods.Inspection{CPUs: cpus, Devices: network.Resources()}))
+		}
+	}
+	if o.Onload != "" && has(n, o.Onload) {
+		n.Looks = append(n.Looks, d.look(ctx, n, doctor.Look{Kind: doctor.KindOnload}, pods.Inspection{CPUs: cpus, Devices: []string{o.Onload}}))
+	}
+}
+
+// has reports whether a node may have a free device of a resource.
+func has(n *doctor.Node, resource string) bool {
+	allocatable := n.Node.Status.Allocatable[corev1.ResourceName(resource)]
+	return allocatable.Value() > n.Requested()[corev1.ResourceName(resource)]
+}
+
+// look creates one pod, waits for its end, and removes it.
+func (d *doctorCall) look(ctx context.Context, n *doctor.Node, l doctor.Look, spec pods.Inspection) doctor.Look {
+	l.CPUs = int(spec.CPUs)
+	pod, trouble := d.launch(ctx, n, l.Network, spec)
+	if l.Trouble = trouble; pod == nil {
+		return l
+	}
+	defer d.end(ctx, pod)
+	l.NetworkStatus = pod.Annotations[foreign.AnnotationNetworkStatus]
+	for _, c := range pod.Status.ContainerStatuses {
+		l.ImageID = c.ImageID
+	}
+	if l.Trouble != nil {
+		return l
+	}
+	inspection, err := d.inspection(ctx, client.ObjectKeyFromObject(pod), pods.Container)
+	if err != nil {
+		l.Trouble = &pods.Trouble{Outcome: v1alpha1.OutcomeAgentFailed, Said: oneLine(err)}
+		return l
+	}
+	l.Inspection = &inspection
+	return l
+}
+
+// launch creates a node's pod and waits until it has succeeded or, if it answers, runs; or nil.
+func (d *doctorCall) launch(ctx context.Context, n *doctor.Node, network string, spec pods.Inspection) (*corev1.Pod, *pods.Trouble) {
+	spec.Namespace, spec.Name, spec.Call = d.podNamespace, fmt.Sprintf("tailgate-doctor-%s-%d", d.call, d.made.Add(1)), d.call
+	spec.Node, spec.Named, spec.Benchmark = n.Node.Name, n.Named, d.like
+	spec.Image, spec.PullPolicy, spec.ServiceAccount = d.image, d.policy, d.serviceAccount
+	spec.Deadline = d.timeout + time.Minute
+	if namespace, name, attached := strings.Cut(network, "/"); attached {
+		spec.Network = &foreign.Selection{Namespace: namespace, Name: name, Interface: pods.Interface}
+	}
+	pod := pods.Inspect(spec)
+	if err := d.api.Create(ctx, pod); err != nil {
+		return nil, &pods.Trouble{Outcome: v1alpha1.OutcomePodRefused, Said: oneLine(err)}
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
+	defer cancel()
+	return pod, d.await(ctx, pod, spec.Answers)
+}
+
+// await waits until a pod has succeeded or, with running, runs; it returns what prevents it.
+func (d *doctorCall) await(ctx context.Context, pod *corev1.Pod, running bool) *pods.Trouble {
+	var since, looked time.Time
+	var warnings []corev1.Event
+	last := "its state is unknown"
+	for {
+		if !pause(ctx, inspectPoll) {
+			return &pods.Trouble{Outcome: v1alpha1.OutcomeStartTimeout, Said: last}
+		}
+		switch err := d.api.Get(ctx, client.ObjectKeyFromObject(pod), pod); {
+		case apierrors.IsNotFound(err):
+			return &pods.Trouble{Outcome: v1alpha1.OutcomeAgentFailed, Said: "another client deleted the pod"}
+		case err != nil:
+			last = oneLine(err)
+			continue
+		}
+		if pod.Status.Phase == corev1.PodSucceeded || running && pod.Status.Phase == corev1.PodRunning {
+			return nil
+		}
+		if now := time.Now(); pod.Status.Phase == corev1.PodPending && now.Sub(looked) > eventPoll {
+			looked, warnings = now, d.warnings(ctx, pod)
+		}
+		last = standingOf(pod)
+		t := doctor.TroubleOf(pod, warnings)
+		switch {
+		case t == nil:
+			since = time.Time{}
+		case since.IsZero():
+			since = time.Now()
+		}
+		if t != nil && (!doctor.Passing(t) || time.Since(since) > passingGrace) {
+			return t
+		}
+	}
+}
+
+// warnings returns the warning events of a pod, the oldest first; nil if they cannot be listed.
+func (d *doctorCall) warnings(ctx context.Context, pod *corev1.Pod) []corev1.Event {
+	list := &corev1.EventList{}
+	selector := fields.Set{"involvedObject.uid": string(pod.UID), "type": corev1.EventTypeWarning}.AsSelector()
+	if err := d.api.List(ctx, list, client.InNamespace(pod.Namespace), client.MatchingFieldsSelector{Selector: selector}); err != nil {
+		return nil
+	}
+	slices.SortStableFunc(list.Items, func(a, b corev1.Event) int {
+		return a.LastTimestamp.Compare(b.LastTimestamp.Time)
+	})
+	return list.Items
+}
+
+// inspection reads an inspection from the log of a container, which the kubelet may provide a moment later.
+func (c *cluster) inspection(ctx context.Context, pod types.NamespacedName, container string) (result.Inspection, error) {
+	once := func() (result.Inspection, error) {
+		log, err := c.log(ctx, pod, container)
+		if err != nil {
+			return result.Inspection{}, fmt.Errorf("reading the log of pod %s: %w", pod, err)
+		}
+		defer log.Close()
+		return result.ReadInspection(log)
+	}
+	for try := 1; ; try++ {
+		inspection, err := once()
+		if err == nil || apierrors.IsForbidden(err) || try == 4 || !pause(ctx, inspectPoll) {
+			return inspection, err
+		}
+	}
+}
+
+// end removes a pod, and waits if it had not ended: the next may need its resources.
+func (d *doctorCall) end(ctx context.Context, pod *corev1.Pod) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removalLimit)
+	defer cancel()
+	if err := d.api.Delete(ctx, pod); err != nil {
+		return
+	}
+	for !pods.Ended(pod) && d.api.Get(ctx, client.ObjectKeyFromObject(pod), pod) == nil && pause(ctx, inspectPoll) {
+	}
+}
+
+func (d *doctorCall) remove(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, removalLimit)
+	defer cancel()
+	list := &corev1.PodList{}
+	for d.api.List(ctx, list, client.InNamespace(d.podNamespace), client.MatchingLabels{pods.LabelDoctor: d.call}) == nil && len(list.Items) > 0 {
+		for n := range list.Items {
+			if list.Items[n].DeletionTimestamp == nil {
+				_ = d.api.Delete(ctx, &list.Items[n])
+			}
+		}
+		if !pause(ctx, inspectPoll) {
+			return
+		}
+	}
+}
+
+// sweep removes what earlier calls could not: pods older than their deadline.
+func (d *doctorCall) sweep(ctx context.Context) {
+	list := &corev1.PodList{}
+	if err := d.api.List(ctx, list, client.InNamespace(d.podNamespace), client.HasLabels{pods.LabelDoctor}); err != nil {
+		return
+	}
+	for n := range list.Items {
+		p := &list.Items[n]
+		if p.Spec.ActiveDeadlineSeconds == nil {
+			continue
+		}
+		if life := time.Duration(*p.Spec.ActiveDeadlineSeconds) * time.Second; time.Since(p.CreationTimestamp.Time) > life {
+			_ = d.api.Delete(ctx, p)
+		}
+	}
+}
+
+// connect lets nodes try the way to each other on the pod network and on each network that they have: two by two in the order of
+// their names, and the last with the first if their number is odd. The networks follow one another, because a node may have only one
+// free device.
+func (d *doctorCall) connect(ctx context.Context, o *doctor.Observed) {
+	for _, network := range append([]doctor.Network{{}}, o.Networks...) {
+		var ends []*doctor.Node
+		for n := range o.Nodes {
+			if o.Nodes[n].Attached(network.Name) {
+				ends = append(ends, &o.Nodes[n])
+			}
+		}
+		tried := make([]doctor.Connection, (len(ends)+1)/2)
+		var group errgroup.Group
+		group.SetLimit(d.parallel)
+		for n := 0; n+1 < len(ends); n += 2 {
+			group.Go(func() error {
+				tried[n/2] = d.pair(ctx, network, ends[n], ends[n+1])
+				return nil
+			})
+		}
+		_ = group.Wait() // no function returns an error
+		switch last := len(ends) - 1; {
+		case last < 1:
+			continue
+		case last%2 == 0:
+			tried[last/2] = d.pair(ctx, network, ends[last], ends[0])
+		}
+		o.Connections = append(o.Connections, tried...)
+	}
+}
+
+// pair lets a pod on a node try the way to a pod on another one.
+func (d *doctorCall) pair(ctx context.Context, network doctor.Network, server, from *doctor.Node) doctor.Connection {
+	c := doctor.Connection{Network: network.Name, Server: server.Node.Name, Client: from.Node.Name}
+	var end *corev1.Pod
+	if end, c.Trouble = d.launch(ctx, server, network.Name, pods.Inspection{Devices: network.Resources(), Answers: true}); end != nil {
+		defer d.end(ctx, end)
+	}
+	if c.Trouble != nil {
+		return c
+	}
+	address, missing := pods.AddressOn(end, network.Name)
+	if missing != "" {
+		c.Trouble = &pods.Trouble{Outcome: v1alpha1.OutcomeNetworkFailed, Said: missing}
+		return c
+	}
+	l := d.look(ctx, from, doctor.Look{Network: network.Name}, pods.Inspection{Devices: network.Resources(), Peer: address})
+	if c.Trouble = l.Trouble; l.Inspection == nil {
+		return c
+	}
+	c.Reach = l.Inspection.Reach
+	// A pod that answers runs until it is deleted.
+	if err := d.api.Get(ctx, client.ObjectKeyFromObject(end), end); err == nil {
+		c.Trouble = doctor.TroubleOf(end, nil)
+	}
+	return c
+}

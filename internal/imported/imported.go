@@ -8,8 +8,13 @@ package imported
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
+	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -19,7 +24,11 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/samples"
+	"github.com/tailgate-dev/tailgate/internal/text"
 	"github.com/tailgate-dev/tailgate/internal/tool"
+	"github.com/tailgate-dev/tailgate/internal/tool/sfnt"
+	"github.com/tailgate-dev/tailgate/internal/tool/sfntpingpong"
 )
 
 // Result is a result that no agent measured.
@@ -134,4 +143,173 @@ func (r Result) run(run plan.Run, v Variant) (result.Stored, error) {
 		}
 	}
 	return result.NewStored(ends[0], ends[1], result.Seen{}, result.Seen{})
+}
+
+// longest is a stored histogram's largest latency, in ns; mostSizes bounds a table's rows.
+const (
+	longest   = 60_000_000_000
+	mostSizes = 32
+)
+
+// File is the content of a file: rounds, how their latencies are shown, and when it was measured, or
+// zero.
+type File struct {
+	Rounds      []Round
+	LatencyType v1alpha1.LatencyType
+	At          time.Time
+	// Tool is the one that a file names, or empty.
+	Tool v1alpha1.Tool
+	// Notes are settings that the file names.
+	Notes map[string]string
+}
+
+// Sfnt reads sfnt-pingpong's table as a round. Its rows become round trips.
+func Sfnt(output []byte) (File, error) {
+	if strings.Contains(string(output), "n_gaps") {
+		return File{}, errors.New("it is a table of sfnt-stream, and only those of sfnt-pingpong can be imported")
+	}
+	header, rows, fullRTT, err := sfntpingpong.ParseWhole(output)
+	if err != nil {
+		return File{}, err
+	}
+	if len(rows) == 0 || len(rows) > mostSizes {
+		return File{}, fmt.Errorf("it has %d rows of numbers, and 1 to %d can be imported", len(rows), mostSizes)
+	}
+	protocol, notes, err := commandLine(header.Value("cmdline"), rows)
+	if err != nil {
+		return File{}, fmt.Errorf("cmdline: %w", err)
+	}
+	if set := environment(header); set != "" {
+		notes["environment"] = set
+	}
+	f := File{Tool: sfntpingpong.Name, Rounds: make([]Round, 1), LatencyType: v1alpha1.LatencyHalfRTT, At: dateOf(header.Value("date")), Notes: notes}
+	if fullRTT {
+		f.LatencyType = v1alpha1.LatencyRTT
+	}
+	for _, r := range rows {
+		own, err := r.Own(fullRTT)
+		if err != nil {
+			return File{}, err
+		}
+		if slices.ContainsFunc(f.Rounds[0], func(c result.Cell) bool { return int64(c.MessageSize) == r.Size }) {
+			return File{}, fmt.Errorf("size %d: it has two rows; import one sweep a file", r.Size)
+		}
+		f.Rounds[0] = append(f.Rounds[0], result.Cell{
+			Cell:        tool.Cell{Traffic: v1alpha1.Traffic{Protocol: protocol, MessageSize: int32(r.Size)}},
+			ToolVersion: header.Version(), StartedAt: f.At, Warnings: header.Warnings(sfntpingpong.Name),
+			Own: own,
+		})
+	}
+	return f, nil
+}
+
+// The options of sfnt-pingpong 1.5.0 to 1.6.0: which have no value, which change neither messages
+// nor latencies by themselves, and which select multicast. All others are noted.
+var (
+	flags     = strings.Fields("connect spin rtt mcastloop forkboth nodelay more v6only ipv4 ipv6 quiet verbose q v")
+	ordinary  = strings.Fields("port sizes rtt raw percentile minmsg maxmsg minms maxms miniter maxiter warmupiter warmupms ttl bind timeout affinity v6only ipv4 quiet verbose q v")
+	multicast = strings.Fields("mcast mcastintf mcastloop")
+	others    = strings.Fields("connect spin muxer bindtodev forkboth n-pipe n-unix-d n-unix-s n-udp n-tcpc n-tcpl tcpc-serv n-pings n-pongs nodelay busy-poll sleep-gap spin-gap more ipv6")
+)
+
+var listOfSizes = regexp.MustCompile(`^\d+(,\d+)*$`)
+
+// commandLine returns the protocol of a command line of sfnt-pingpong, and its options as a note.
+func commandLine(line string, rows []sfntpingpong.Row) (v1alpha1.Protocol, map[string]string, error) {
+	words := strings.Fields(line)
+	var group bool
+	var noted []string
+	for words = words[min(1, len(words)):]; len(words) > 0 && strings.HasPrefix(words[0], "-"); {
+		option := strings.TrimLeft(words[0], "-")
+		words = words[1:]
+		if option == "" {
+			break
+		}
+		name, value, given := strings.Cut(option, "=")
+		if !given && !slices.Contains(flags, name) && len(words) > 0 {
+			value, words = words[0], words[1:]
+		}
+		switch {
+		case slices.Contains(multicast, name):
+			group = true
+		case name == "n-pings" || name == "n-pongs":
+			if value != "1" && value != "1;1" {
+				return "", nil, fmt.Errorf("--%s is %.20s: a latency of several messages is that of no other tool and size", name, value)
+			}
+		case name == "sizes" && listOfSizes.MatchString(value):
+			for _, r := range rows {
+				if !slices.Contains(strings.Split(value, ","), strconv.FormatInt(r.Size, 10)) {
+					return "", nil, fmt.Errorf("--sizes does not name size %d, of which there is a row", r.Size)
+				}
+			}
+		case slices.Contains(ordinary, name):
+		case slices.Contains(others, name):
+			noted = append(noted, strings.TrimSuffix("--"+name+"="+value, "="))
+		default:
+			return "", nil, fmt.Errorf("--%.40s is none of the options that are known", name)
+		}
+	}
+	var protocol v1alpha1.Protocol
+	switch word := strings.Join(words[:min(1, len(words))], ""); {
+	case word == "udp" && group:
+		protocol = v1alpha1.ProtocolMulticast
+	case (word == "tcp" || word == "udp") && !group:
+		protocol = v1alpha1.Protocol(strings.ToUpper(word))
+	default:
+		return "", nil, fmt.Errorf("it names neither tcp nor udp, but %.40q: import the whole output of one of these", word)
+	}
+	notes := map[string]string{}
+	if slices.Sort(noted); len(noted) > 0 {
+		notes["options"] = text.Shorten(strings.Join(noted, " "), mostNote)
+	}
+	return protocol, notes, nil
+}
+
+// mostNote is the longest value of a note, in characters.
+const mostNote = 256
+
+// environment returns the variables in a table's header that change how sockets work.
+func environment(h sfnt.Header) string {
+	var all []string
+	for _, e := range h {
+		for _, prefix := range []string{"LD_PRELOAD", "server LD_PRELOAD", "EF_", "VMA_", "onload_version"} {
+			if strings.HasPrefix(e.Key, prefix) {
+				all = append(all, e.Key+"="+e.Value)
+			}
+		}
+	}
+	slices.Sort(all)
+	return text.Shorten(strings.Join(all, " "), mostNote)
+}
+
+// dateOf reads what date prints in English; a zone without a number is taken for UTC.
+func dateOf(date string) time.Time {
+	date = strings.Join(strings.Fields(date), " ")
+	for _, layout := range []string{"Mon Jan 2 15:04:05 MST 2006", "Mon 2 Jan 15:04:05 MST 2006", "Mon Jan 2 03:04:05 PM MST 2006", "Mon 2 Jan 03:04:05 PM MST 2006"} {
+		if at, err := time.Parse(layout, date); err == nil {
+			return at.UTC()
+		}
+	}
+	return time.Time{}
+}
+
+// Nanoseconds reads whole ns of a latency type, one a line, as sfnt-pingpong's raw files.
+func Nanoseconds(r io.Reader, kind v1alpha1.LatencyType) (result.Histogram, error) {
+	recorder := result.NewRecorder()
+	if err := samples.Values(r, samples.Scale{Unit: time.Nanosecond, Half: kind == v1alpha1.LatencyHalfRTT}, recorder.Record); err != nil {
+		return result.Histogram{}, err
+	}
+	return recorder.Histogram()
+}
+
+// HistogramLog reads an HdrHistogram log of ns as one round, or an export's as its rounds. kind is
+// the type of the latencies; an export's log names its own, and kind may be empty.
+func HistogramLog(r io.Reader, kind v1alpha1.LatencyType) ([]result.Histogram, File, error) {
+	log, err := samples.HistogramLog(r, samples.Scale{Unit: time.Nanosecond, Half: kind == v1alpha1.LatencyHalfRTT})
+	f := File{LatencyType: log.LatencyType, At: log.At}
+	if err != nil || log.LatencyType != "" {
+		return log.Rounds, f, err
+	}
+	h, err := log.All.Histogram()
+	return []result.Histogram{h}, f, err
 }

@@ -89,7 +89,7 @@ func TestAddingAMetric(t *testing.T) {
 			{`	MetricLost Metric = "lost"` + "\n", `	MetricLost Metric = "lost"` + "\n\tMetricDummy Metric = \"dummy\"\n"},
 			{"	{Metric: MetricLost,", "	{Metric: MetricDummy, Unit: UnitNanoseconds, OfAnswers: true},\n	{Metric: MetricLost,"},
 		},
-		"internal/judge/cells.go": {{
+		"internal/judge/judge.go": {{
 			"		round.Values[v1alpha1.MetricMean] = stats.Exact(s.Mean)\n",
 			"		round.Values[v1alpha1.MetricMean] = stats.Exact(s.Mean)\n		round.Values[v1alpha1.MetricDummy] = stats.Exact(2 * s.Mean)\n",
 		}},

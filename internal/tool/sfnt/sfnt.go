@@ -3,10 +3,12 @@ package sfnt
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -123,4 +125,198 @@ func Samples(name v1alpha1.Tool, out tool.Output, file string, do func(number in
 			return tool.Failf("%s's samples in %s cannot be read: line %d: %v", name, file, number, err)
 		}
 	}
+}
+
+// Table is the standard output of a tool.
+type Table struct {
+	Header
+	// Rows are the lines of numbers, each with one number per column.
+	Rows [][]int64
+}
+
+// Header is the list of lines that begin with #; their order differs from run to run.
+type Header []Entry
+
+// Entry is a line of the header: "# key: value" or "# key=value".
+type Entry struct {
+	Key, Value string
+}
+
+// once are the keys that one run prints once.
+var once = []string{"cmdline", "version", "src", "date", "tsc_hz", "percentile", "reporting", "msgsize"}
+
+// ParseTable reads a tool's standard output, or a copy with spaces (also non-breaking) for tabs.
+// Its columns must have these names. Other lines, as of Onload or a shell, are skipped. Output of
+// two runs is refused: the rows of one would have the header of the other.
+func ParseTable(output []byte, columns []string) (Table, error) {
+	var t Table
+	number, headed := 0, false
+	for line := range bytes.Lines(output) {
+		number++
+		text := strings.TrimSpace(string(line))
+		if comment, ok := strings.CutPrefix(text, "#"); ok {
+			comment = strings.TrimSpace(comment)
+			if fields := strings.Fields(comment); len(fields) > 0 && fields[0] == columns[0] {
+				if !slices.Equal(fields, columns) {
+					return Table{}, fmt.Errorf("line %d: columns %v, not %v", number, fields, columns)
+				}
+				if headed {
+					return Table{}, fmt.Errorf("line %d: a second heading, of another run; use the output of one run", number)
+				}
+				headed = true
+				continue
+			}
+			if comment != "" {
+				e := parseEntry(comment)
+				if before := t.Value(e.Key); before != "" && before != e.Value && slices.Contains(once, e.Key) {
+					return Table{}, fmt.Errorf("line %d: a second %s, of another run; use the output of one run", number, e.Key)
+				}
+				t.Header = append(t.Header, e)
+			}
+			continue
+		}
+		if text == "" || text[0] < '0' || text[0] > '9' {
+			continue
+		}
+		row, err := parseRow(strings.Fields(text), columns)
+		if err != nil {
+			return Table{}, fmt.Errorf("line %d: %w", number, err)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t, nil
+}
+
+// parseEntry splits the text after a # at the first ": " or "=": command lines contain both.
+func parseEntry(comment string) Entry {
+	colon := strings.Index(comment+" ", ": ")
+	equals := strings.IndexByte(comment, '=')
+	if colon < 0 && equals < 0 {
+		return Entry{Key: comment}
+	}
+	at := colon
+	if colon < 0 || equals >= 0 && equals < colon {
+		at = equals
+	}
+	return Entry{Key: comment[:at], Value: strings.TrimSpace(comment[at+1:])}
+}
+
+func parseRow(fields, columns []string) ([]int64, error) {
+	if len(fields) != len(columns) {
+		return nil, fmt.Errorf("%d columns, not %d", len(fields), len(columns))
+	}
+	row := make([]int64, len(fields))
+	for i, field := range fields {
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", columns[i], err)
+		}
+		row[i] = n
+	}
+	return row, nil
+}
+
+// Value returns the first value with a key, or "".
+func (h Header) Value(key string) string {
+	for _, e := range h {
+		if e.Key == key {
+			return e.Value
+		}
+	}
+	return ""
+}
+
+// Version returns the version with the source's checksum: a checkout has no version.
+func (h Header) Version() string {
+	v, src := h.Value("version"), h.Value("src")
+	if src == "" {
+		return v
+	}
+	return strings.TrimSpace(v + " (src " + src + ")")
+}
+
+// FullRTT reports whether latencies, in rows and raw files, are whole round trips. Builds before
+// 2026 do not say it: the argument --rtt decides. It is an error if neither is known, or they
+// contradict each other.
+func (h Header) FullRTT() (bool, error) {
+	arguments, reporting := strings.Fields(h.Value("cmdline")), h.Value("reporting")
+	asked := slices.ContainsFunc(arguments, func(a string) bool {
+		value, found := strings.CutPrefix(a, "--rtt")
+		return found && (value == "" || value[0] == '=' && value != "=0")
+	})
+	switch full := reporting == "RTT"; {
+	case reporting == "" && len(arguments) == 0:
+		return false, fmt.Errorf("its output does not contain whether it reports RTT or 1/2 RTT")
+	case reporting == "":
+		return asked, nil
+	case !full && reporting != "1/2 RTT":
+		return false, fmt.Errorf("it reports %q, which is neither RTT nor 1/2 RTT", reporting)
+	case len(arguments) > 0 && full != asked:
+		return false, fmt.Errorf("it reports %s, and its command line has --rtt: %t", reporting, asked)
+	default:
+		return full, nil
+	}
+}
+
+// TicksPerSecond returns the rate to which the tool calibrated the CPU's time stamp counter.
+func (h Header) TicksPerSecond() (int64, error) {
+	hz, err := strconv.ParseInt(h.Value("tsc_hz"), 10, 64)
+	if err != nil || hz < 100e6 || hz > 100e9 {
+		return 0, fmt.Errorf("its clock has no plausible rate: %q", h.Value("tsc_hz"))
+	}
+	return hz, nil
+}
+
+// CheckClock returns a Failure if a calibration, the tool's second or the agent's, differs.
+func (h Header) CheckClock(name v1alpha1.Tool, clocks tool.Clocks) error {
+	hz, err := h.TicksPerSecond()
+	if err != nil {
+		return tool.Failf("%s's table cannot be read: %v", name, err)
+	}
+	wrong := cmp.Or(clocks.CheckSteady(string(name), clocks.Monotonic), clocks.CheckTicks(string(name), hz))
+	again := h.CheckRecalibration(name)
+	// Up to October 2025, the second calibration overflows after 2^64 / 10^9 ticks: the tool's own warm-up lasts so long on slow paths.
+	if again != nil && wrong == nil && clocks.Raw > 0 && clocks.Ticks > math.MaxUint64/1_000_000_000 {
+		return tool.Failf("%s cannot measure a path of this length: its first calibration is right, and its second one overflowed, because its own warm-up took too long; "+
+			"use another tool, or a build of cns-sfnettest of October 2025 or later (%v)", name, again)
+	}
+	return cmp.Or(again, wrong)
+}
+
+// CheckRecalibration returns a Failure if the second calibration contradicts the first.
+func (h Header) CheckRecalibration(name v1alpha1.Tool) error {
+	for _, e := range h {
+		if e.Key == "WARNING" && strings.HasPrefix(e.Value, "tsc_hz changed") {
+			return tool.Fail(v1alpha1.OutcomeClockWrong, "%s calibrated the CPU's time stamp counter to %s ticks a second, and then: %s", name, h.Value("tsc_hz"), e.Value)
+		}
+	}
+	return nil
+}
+
+// Figures returns a row's numbers by name, the clock's rate, and lines about acceleration.
+func (h Header) Figures(names []string, row ...int64) []tool.Figure {
+	var out []tool.Figure
+	for i, name := range names {
+		out = append(out, tool.Figure{Name: name, Value: strconv.FormatInt(row[i], 10)})
+	}
+	for _, e := range h {
+		switch {
+		case e.Key == "tsc_hz", e.Key == "onload_version", strings.HasPrefix(e.Key, "EF_"),
+			e.Key == "LD_PRELOAD", e.Key == "server LD_PRELOAD":
+			out = append(out, tool.Figure{Name: e.Key, Value: e.Value})
+		}
+	}
+	return out
+}
+
+// Warnings returns the tool's own. They do not show whether Onload was there: Onload 9 does not
+// export onload_version, and LD_PRELOAD and EF_* lines show only the environment.
+func (h Header) Warnings(name v1alpha1.Tool) []string {
+	var out []string
+	for _, e := range h {
+		if e.Key == "WARNING" {
+			out = append(out, string(name)+": "+e.Value)
+		}
+	}
+	return out
 }
