@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -129,8 +128,7 @@ func (c *captureAnalysis) run(ctx context.Context, names []string, stdin io.Read
 				counts[p.Name] = map[string]int64{"ns": of.Ns, "events": d.UpTo(of.Ns)}
 			}
 		}
-		text, err := json.MarshalIndent(counts, "", "  ")
-		return append(text, '\n'), err
+		return result.EncodeJSON(counts)
 	}
 	fmt.Fprintln(&out, strings.Join(lines, "\n"))
 	err = report.CaptureLadder(&out, "IN to OUT, µs", report.Column{Round: 1, Distribution: d, Lost: r.Lost})

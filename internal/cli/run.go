@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -132,8 +131,7 @@ func (r *runner) print(manifest *unstructured.Unstructured, stdout io.Writer) er
 	}
 	out, err := yaml.Marshal(manifest.Object)
 	if form == "json" {
-		out, err = json.MarshalIndent(manifest.Object, "", "  ")
-		out = append(out, '\n')
+		out, err = result.EncodeJSON(manifest.Object)
 	}
 	return emit(stdout, out, err)
 }

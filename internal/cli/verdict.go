@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -145,12 +144,9 @@ func (v *filesVerdict) run(ctx context.Context, stdout, stderr io.Writer) error 
 	s := standing.OfBenchmark(b)
 	text := []byte(s.String() + "\n")
 	if v.form == "json" {
-		if text, err = json.MarshalIndent(b.Status.Verdict, "", "  "); err != nil {
-			return err
-		}
-		text = append(text, '\n')
+		text, err = result.EncodeJSON(b.Status.Verdict)
 	}
-	if err := emit(stdout, text, nil); err != nil || exitCode(s.Outcome) == exitPass {
+	if err := emit(stdout, text, err); err != nil || exitCode(s.Outcome) == exitPass {
 		return err
 	}
 	return ended{code: exitCode(s.Outcome)}
