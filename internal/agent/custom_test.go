@@ -57,6 +57,8 @@ func TestCustom(t *testing.T) {
 		"its unit is wrong":            {client: "a second too many", output: file, reason: v1alpha1.OutcomeToolFailed, says: []string{"longest round trip is 20s", "unit"}},
 		"it ends early":                {client: "early", output: file, reason: v1alpha1.OutcomeToolFailed, says: []string{"exit code 3", "order 17 was rejected"}},
 		"it never ends":                {client: "endless", output: file, timeout: time.Second, reason: v1alpha1.OutcomeToolTimeout, says: []string{"waiting for the market to open"}},
+		"it never ends, elsewhere":     {client: "another group", output: file, timeout: time.Second, reason: v1alpha1.OutcomeToolTimeout, says: []string{"killed after"}},
+		"its server crashes":           {server: "crash", client: "patient", output: file, timeout: 5 * time.Second, reason: v1alpha1.OutcomeToolFailed, says: []string{"before its client ended", "the matching engine is corrupt"}},
 		"its client leaves a daemon":   {client: "daemon", output: file, reason: v1alpha1.OutcomeToolFailed, says: []string{"client's program left processes running", "program ("}},
 		"its server leaves at once":    {server: "daemon", output: file, reason: v1alpha1.OutcomeToolFailed, says: []string{"server's program left processes running", "program ("}},
 		"its server leaves one beside": {server: "daemon beside", output: file, reason: v1alpha1.OutcomeToolFailed, says: []string{"server's program left processes running"}},

@@ -121,6 +121,7 @@ func (p *process) end(grace time.Duration) {
 
 func (p *process) kill() {
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	_ = p.cmd.Process.Kill() // It may have left its group.
 	<-p.done
 }
 

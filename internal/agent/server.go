@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"strconv"
 	"sync"
 	"time"
@@ -244,15 +245,23 @@ func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) e
 		case verbEnd:
 			if running != nil {
 				e.lookEnded(running)
+				opaque := e.driver.Limits().Opaque
+				died := opaque && running.ended() && running.exitCode() != 0
 				running.end(map[bool]time.Duration{false: endGrace, true: interruptGrace}[running.interrupt])
 				strays := e.endStrays(running)
 				e.account(running, r.Cell, l)
 				a.Note = line(running.lastWords(), maxWords)
 				a.refuse(e.onloadFailure(running))
 				a.Worked = a.Error != "" && e.ranWithout(running) == nil
+				if died {
+					strays = tool.Fail(v1alpha1.OutcomeToolFailed, "the program %s before its client ended: %s", running.ending(), running.lastWords())
+				}
 				if strays != nil {
 					a.refuse(strays)
 					a.Worked = false
+				}
+				if opaque {
+					_ = os.RemoveAll(running.cmd.Dir) // The volume holds the files of one cell.
 				}
 				if running.interrupt {
 					said := running.stdout.Bytes()

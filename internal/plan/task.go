@@ -72,7 +72,8 @@ var accelerations = []v1alpha1.AccelerationType{"", v1alpha1.AccelerationKernel,
 
 func (t Task) Encode() string {
 	data, _ := json.Marshal(t) // Texts and numbers can always be encoded.
-	return string(data)
+	// A kubelet replaces $(NAME) and $$ in the values of variables. A dollar is only in texts.
+	return strings.ReplaceAll(string(data), "$", `\u0024`)
 }
 
 // DecodeTask reads a task and checks that it is complete. A later manager may add fields, only to

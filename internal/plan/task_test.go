@@ -116,3 +116,16 @@ func FuzzDecodeTask(f *testing.F) {
 		}
 	})
 }
+
+// A kubelet replaces $(NAME) and $$ in the values of variables: a program would get other words than the spec has.
+func TestTaskHasNoDollar(t *testing.T) {
+	task := client()
+	task.Env = map[string]string{"EF_LOG": "$$(HOME) $(KUBERNETES_PORT)"}
+	data := task.Encode()
+	if strings.Contains(data, "$") {
+		t.Errorf("a kubelet changes %s", data)
+	}
+	if back, err := DecodeTask(data); err != nil || back.Env["EF_LOG"] != task.Env["EF_LOG"] {
+		t.Errorf("%v, %v", back.Env, err)
+	}
+}

@@ -102,14 +102,18 @@ func kernel(e endpoint) finding {
 		if w.Way == Unknown && !(uncounted && len(e.own.Paths) > i) {
 			return unknown(expected, w.inCell(), advice)
 		}
-		if c := e.cells[i]; e.opaque() && e.network().Type != v1alpha1.NetworkHost {
+		c := e.cells[i]
+		if why := fewPackets(c, e.path(c)); e.opaque() && why != "" {
+			return unknown(expected, why, advice)
+		}
+		if e.opaque() && e.network().Type != v1alpha1.NetworkHost {
 			if why := e.repeated(c, e.path(c)); why != "" {
 				return unknown(expected, c.Name+": "+why+": a proxy may send the messages on, unless the program itself does this", advice)
 			}
 		}
 	}
 	if uncounted {
-		return proved(expected, "no library of Onload in any process")
+		return proved(expected, "no library of Onload in the server's process")
 	}
 	return proved(expected, fmt.Sprintf("in all %d cells; %s: %s", len(ways), ways[0].Cell, ways[0].Witnesses[0]))
 }

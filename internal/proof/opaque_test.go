@@ -31,12 +31,13 @@ func TestOpaque(t *testing.T) {
 		state  v1alpha1.ProofState
 		found  string
 	}{
-		"kernel sockets":                     {v1alpha1.ProofAcceleration, nil, "Proved", "no library of Onload in any process"},
+		"kernel sockets":                     {v1alpha1.ProofAcceleration, nil, "Proved", "no library of Onload in the server's process"},
 		"with Onload, whatever was counted":  {v1alpha1.ProofAcceleration, []func(*world){withOnload}, "Unknown", "the number of messages is unknown"},
 		"Onload in a process, not asked for": {v1alpha1.ProofAcceleration, []func(*world){func(w *world) { w.client().Paths[0].Begun = &result.Look{Library: "/x/libonload.so"} }}, "Failed", "libonload.so"},
 		"another library":                    {v1alpha1.ProofAcceleration, []func(*world){fact("env.LD_PRELOAD", "/x/libvma.so")}, "Unknown", "libvma"},
 		"no counters":                        {v1alpha1.ProofAcceleration, []func(*world){func(w *world) { w.client().Paths = nil }}, "Unknown", "number of messages"},
 		"packets over loopback":              {v1alpha1.ProofAcceleration, []func(*world){grown(result.PathLocal, 5000)}, "Unknown", "5000 packets went over the loopback"},
+		"packets that the kernel never saw":  {v1alpha1.ProofAcceleration, []func(*world){grown(result.PathTCPOut, 5), grown(result.PathUDPOut, 0)}, "Unknown", "the kernel sent 5 packets"},
 		"its own CPUs":                       {v1alpha1.ProofCPUsExclusive, nil, "Proved", "other threads ran on CPU 2 for 10ms"},
 		"other threads on its CPUs":          {v1alpha1.ProofCPUsExclusive, []func(*world){delta("tool.cpu-ns", 4_000_000_000)}, "Failed", "other threads ran"},
 		"it took another CPU":                {v1alpha1.ProofCPUsExclusive, []func(*world){delta("tool.cpu-ns", 5_200_000_000)}, "Unknown", "ran on other CPUs than those of TAILGATE_CPUS for 200ms"},

@@ -53,16 +53,29 @@ type load struct {
 	messages, bytes int64 // messages is 0 for a TCP stream; bytes is their payload
 }
 
+func roundTrips(c result.Cell) int64 {
+	if c.Own != nil {
+		return c.Own.Count
+	}
+	return c.Histogram.Count + c.Histogram.OverRange
+}
+
+// fewPackets is why the kernel cannot have carried a user's program's messages, of which a packet may have many; empty if it can.
+func fewPackets(c result.Cell, p result.Path) string {
+	n, sent := roundTrips(c), p.Grown[result.PathTCPOut]+p.Grown[result.PathUDPOut]
+	if n <= 2*strayPackets || sent > strayPackets+n/100 {
+		return ""
+	}
+	return fmt.Sprintf("%s: the kernel sent %d packets, and the program timed %d round trips", c.Name, sent, n)
+}
+
 // loads returns the loads of a cell at one end, without the warm-up, so that they are lower bounds.
 func loads(c result.Cell, role string) (in, out load) {
 	if tools.Limits(v1alpha1.Tool(c.Tool)).Opaque {
 		return load{}, load{} // It may send any messages beside those that it times.
 	}
-	n := c.Histogram.Count + c.Histogram.OverRange
-	if c.Own != nil {
-		n = c.Own.Count
-	}
 	if !c.Stream {
+		n := roundTrips(c)
 		l := load{n, n * int64(c.MessageSize)}
 		return l, l
 	}

@@ -160,6 +160,9 @@ func (e endpoint) arrivedOnce(c result.Cell) finding {
 	}
 	sent, knownSent := pathOf(e.peer, c).Grown[result.PathUDPOut]
 	in, _ := loads(c, e.role)
+	if e.opaque() {
+		in.messages = roundTrips(c)
+	}
 	switch why := c.Name + ": " + c.Tool + " is not known to number its messages, and "; {
 	case e.network().Type == v1alpha1.NetworkHost:
 		return unknown(expected, why+"the counters of the host's network are those of all its processes", advice)

@@ -73,10 +73,14 @@ func OtherImage(a, b Stored) (Difference, bool) {
 	custom := func(run Stored) bool {
 		return slices.ContainsFunc(run.Client.Cells, func(c Cell) bool { return c.Custom != nil })
 	}
-	_, before, _ := strings.Cut(a.ClientSeen.ImageID, "@")
-	_, after, _ := strings.Cut(b.ClientSeen.ImageID, "@")
-	d := Difference{Key: "tool.image", A: a.ClientSeen.ImageID, B: b.ClientSeen.ImageID, Fingerprint: true}
-	return d, custom(a) && custom(b) && (before != after || before == "" && d.A != d.B)
+	for _, end := range [][2]string{{a.ClientSeen.ImageID, b.ClientSeen.ImageID}, {a.ServerSeen.ImageID, b.ServerSeen.ImageID}} {
+		_, before, _ := strings.Cut(end[0], "@")
+		_, after, _ := strings.Cut(end[1], "@")
+		if custom(a) && custom(b) && (before != after || before == "" && end[0] != end[1]) {
+			return Difference{Key: "tool.image", A: end[0], B: end[1], Fingerprint: true}, true
+		}
+	}
+	return Difference{}, false
 }
 
 // CompareKeys orders the keys of conditions: those of the fingerprint first, then by name.

@@ -339,6 +339,11 @@ func TestCustomIsCompared(t *testing.T) {
 	if d, ok := OtherImage(with(nil), moved); !ok || d.Key != "tool.image" || !d.Fingerprint {
 		t.Errorf("another image behind the tag: %v", d)
 	}
+	atServer := with(nil)
+	atServer.ServerSeen.ImageID = "registry/a@sha256:02"
+	if d, ok := OtherImage(with(nil), atServer); !ok || d.B != atServer.ServerSeen.ImageID {
+		t.Errorf("another image at the server: %v", d)
+	}
 	if _, ok := OtherImage(Stored{Client: measured()}, moved); ok {
 		t.Error("a bench image is not a user's program")
 	}

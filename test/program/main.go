@@ -47,6 +47,11 @@ func server(behaviour string) error {
 		return daemon("sleeper")
 	case "sleeper":
 		time.Sleep(time.Hour)
+	case "crash":
+		time.AfterFunc(time.Second, func() {
+			fmt.Println("the matching engine is corrupt")
+			os.Exit(1)
+		})
 	case "daemon beside":
 		if err := daemon("sleeper"); err != nil {
 			return err
@@ -104,6 +109,22 @@ func client(behaviour string) error {
 		return fmt.Errorf("order 17 was rejected")
 	case "endless":
 		fmt.Println("waiting for the market to open")
+		time.Sleep(time.Hour)
+	case "patient": // It does not mind that its server is gone.
+		time.Sleep(3 * time.Second / 2)
+		return write(func(w io.Writer) error {
+			_, err := io.WriteString(w, "1000\n")
+			return err
+		})
+	case "another group":
+		cmd := exec.Command(os.Args[0], "sleeper")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		if err := syscall.Setpgid(0, cmd.Process.Pid); err != nil {
+			return err
+		}
 		time.Sleep(time.Hour)
 	case "daemon":
 		return daemon("sleeper")

@@ -23,8 +23,9 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool/sfntpingpong"
 )
 
-// mostOutput is the longest output that is read, in bytes. The lastLines that the program printed are part of a failure.
-const mostOutput, lastLines = 256 << 20, 3
+// mostOutput is the longest output that is read, in bytes, and mostTable that of a table, which is read at once. The lastLines that the
+// program printed are part of a failure.
+const mostOutput, mostTable, lastLines = 256 << 20, 4 << 20, 3
 
 type driver struct{ tool.Base }
 
@@ -140,9 +141,7 @@ func read(c tool.Cell, out tool.Output, record func(rtt, count int64)) (m tool.M
 	}
 	switch output.Format {
 	case v1alpha1.CustomValues:
-		if err = samples.Values(source, scale, func(ns int64) { add(ns, 1) }); err == nil && source.last != '\n' {
-			err = errors.New("its last line has no end: is the disk full, or was the program ended?")
-		}
+		err = samples.Values(source, scale, func(ns int64) { add(ns, 1) })
 	case v1alpha1.CustomHdrHistogram:
 		var log samples.Log
 		if log, err = samples.HistogramLog(source, scale); err == nil && log.LatencyType != "" {
@@ -156,6 +155,9 @@ func read(c tool.Cell, out tool.Output, record func(rtt, count int64)) (m tool.M
 		if err == nil {
 			count, sum, longest = m.Own.Count, m.Own.MeanNs*float64(m.Own.Count), m.Own.MaxNs
 		}
+	}
+	if err == nil && output.Format != v1alpha1.CustomHdrHistogram && source.last != '\n' {
+		err = errors.New("its last line has no end: is the disk full, or was the program ended?")
 	}
 	ran := out.Clocks.Monotonic
 	switch {
@@ -178,18 +180,19 @@ var units = map[string]time.Duration{"ns": time.Nanosecond, "us": time.Microseco
 
 // table returns the row of a size in the table that sfnt-pingpong prints.
 func table(r io.Reader, size int64) (*tool.Own, error) {
-	printed, err := io.ReadAll(r)
-	if err != nil {
-		return nil, err
+	printed, err := io.ReadAll(io.LimitReader(r, mostTable+1))
+	if err != nil || len(printed) > mostTable {
+		return nil, cmp.Or(err, fmt.Errorf("the table has more than %d MiB", mostTable>>20))
 	}
 	_, rows, fullRTT, err := sfntpingpong.ParseWhole(printed)
 	if err != nil {
 		return nil, err
 	}
-	if len(rows) != 1 || rows[0].Size != size {
-		return nil, fmt.Errorf("it has %d rows, and not the one of %d bytes", len(rows), size)
+	i := slices.IndexFunc(rows, func(r sfntpingpong.Row) bool { return r.Size == size })
+	if i < 0 {
+		return nil, fmt.Errorf("it has %d rows, and none of %d bytes", len(rows), size)
 	}
-	return rows[0].Own(fullRTT)
+	return rows[i].Own(fullRTT)
 }
 
 // bounded reads at most mostOutput bytes, and remembers the last.

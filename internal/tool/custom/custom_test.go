@@ -168,7 +168,7 @@ func TestParseRefuses(t *testing.T) {
 		"values instead of a log":  {log, "1000\n", "line 1", nil},
 		"an export's log":          {log, strings.Replace(logOf(t, "x", 20), "#x", "#[Tailgate: an interval is a round, in ns of whole round trips (RTT), shown as RTT]", 1), "export", nil},
 		"no table":                 {table, "hello\n", "0 rows", nil},
-		"a row of another size":    {table, strings.Replace(sfntTable, "\t64\t", "\t128\t", 1), "not the one of 64 bytes", nil},
+		"a row of another size":    {table, strings.Replace(sfntTable, "\t64\t", "\t128\t", 1), "and none of 64 bytes", nil},
 		"a p95 as the percentile":  {table, strings.Replace(sfntTable, "percentile: 99", "percentile: 95", 1), "p95", nil},
 		"too much":                 {values, strings.Repeat("1000000000\n", mostOutput/11+1), "more than 256 MiB", nil},
 		"another name":             {v1alpha1.CustomOutput{Format: "Values", Path: "other"}, "", "left no output", nil},
