@@ -413,8 +413,8 @@ func TestAccept(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			switch {
-			case c.refused == "-":
+			switch c.refused {
+			case "-":
 				if s.event != eventChanged || got.Requests != nil {
 					t.Errorf("got %s, and processed %+v", s.event, got.Requests)
 				}

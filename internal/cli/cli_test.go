@@ -224,7 +224,6 @@ func TestGetRefuses(t *testing.T) {
 		want []string
 	}{
 		"an unknown format":    {args: []string{"get", "sweep", "-o", "xml"}, want: []string{`unknown format "xml"`, "table, wide, sfnt, networks, matrix, ladder, json, csv, pairs"}},
-		"no name":              {args: []string{"get"}, want: []string{"the name of one LatencyBenchmark", "get NAME"}},
 		"two names":            {args: []string{"get", "a", "b"}, want: []string{"not 2 arguments"}},
 		"an unknown verb":      {args: []string{"gte"}, want: []string{`unknown command "gte" for "kubectl tailgate" Did you mean this? get gate`}},
 		"an unknown flag":      {args: []string{"get", "sweep", "--fast"}, want: []string{"--fast"}},

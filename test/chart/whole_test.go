@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -46,7 +47,7 @@ func TestIncompleteChartIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		args := append([]string{"template", "tailgate", folder, "--namespace", namespace}, everything...)
-		named := append(args, "--set", "namespaces={perf}")
+		named := slices.Concat(args, []string{"--set", "namespaces={perf}"})
 		_, stderr, err := run(t, helmTool, args...)
 		if strings.Contains(file, "named-namespaces") {
 			_, stderr, err = run(t, helmTool, named...)

@@ -20,6 +20,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -117,7 +118,7 @@ func sharedFolders(ctx context.Context, checkout string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	shared := append(folders, cache, checkout, "/proc", "/sys", "/dev")
+	shared := slices.Concat(folders, []string{cache, checkout, "/proc", "/sys", "/dev"})
 	for _, dir := range shared {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return nil, err

@@ -4,13 +4,14 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
 )
 
 func main() {
-	words := append(os.Args[1:], "0")
+	words := slices.Concat(os.Args[1:], []string{"0"})
 	var filled []byte
 	var err error
 	switch words[0] {
