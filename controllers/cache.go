@@ -140,10 +140,15 @@ func slimSpec(s *v1alpha1.LatencyBenchmarkSpec) {
 
 // memoryShort reports whether more than half of the memory limit is in use after the last collection. Beyond it, the cache grows by less for
 // each object, and more is read live: slower, but without an end of the manager, which would read all objects again at its next start.
-func memoryShort() bool {
+func memoryShort() bool { return liveShare() > 0.5 }
+
+// MemoryEnds reports whether more than three quarters are: then no new work of the namespace that has most of it begins.
+func MemoryEnds() bool { return liveShare() > 0.75 }
+
+func liveShare() float64 {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(live)
-	return live[0].Value.Uint64() > uint64(debug.SetMemoryLimit(-1))/2
+	return float64(live[0].Value.Uint64()) / float64(debug.SetMemoryLimit(-1))
 }
 
 // IsWhole reports whether the cache has the whole spec of a benchmark; otherwise read it live. Each spec has a tool.

@@ -48,6 +48,7 @@ const (
 	ReasonNetworkNamespaceForbidden = "NetworkNamespaceForbidden" // when networkRef.namespace is not allowed
 	ReasonOccupationTooLong         = "OccupationTooLong"         // when the plan takes longer than the operator allows
 	ReasonPodStuck                  = "PodStuck"                  // when a pod of an ended attempt does not terminate
+	ReasonMemoryShort               = "MemoryShort"               // when the manager has little memory left, and the namespace has most of its work
 	ReasonNetworkNotFound           = "NetworkNotFound"           // when the network, or its CRD, is missing
 	ReasonNetworkMismatch           = "NetworkMismatch"           // when the network has another resourceName
 	ReasonNetworkNameTaken          = "NetworkNameTaken"          // when the name belongs to another owner

@@ -221,7 +221,7 @@ func setUpControllers(ctx context.Context, mgr ctrl.Manager, o options) error {
 	cluster := &observe.Cluster{Cache: api.Client, Live: api.Live, Clock: api.Clock, Tools: all.Registry(), Settings: o.settings.Settings}
 	reconciler := &benchmark.Reconciler{
 		API: api, Cluster: cluster, Results: &evaluate.Store{Live: api.Live}, Logs: podLogs(clientset), LogTimeout: logTimeout,
-		Settings: o.settings, Activity: metrics.NewActivity(ctrlmetrics.Registry),
+		Settings: o.settings, Activity: metrics.NewActivity(ctrlmetrics.Registry), MemoryEnds: controllers.MemoryEnds,
 	}
 	protection := controllers.NewProtection(ctx, api.Live, api.Client)
 	if err := mgr.Add(protection); err != nil {

@@ -78,6 +78,8 @@ type Reconciler struct {
 	Results    *evaluate.Store
 	Settings   Settings
 	Activity   *metrics.Activity // nil counts nothing
+	// MemoryEnds reports whether the manager's memory is nearly used up; nil: it never is.
+	MemoryEnds func() bool
 	memory
 }
 

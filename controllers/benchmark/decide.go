@@ -169,6 +169,10 @@ func decideIdle(w *world) step {
 				"pod %s of a finished attempt does not terminate: bring the node back, remove the pod's finalizers, or delete the Node object", f.name)
 		}
 	}
+	if w.most > 0 {
+		return reject(v1alpha1.ReasonMemoryShort, "the operator's memory is nearly used up, and no namespace has more benchmarks than this one, which has %d: "+
+			"delete finished ones, or ask the administrator to raise the manager's memory limit", w.most)
+	}
 	if s, accepted := decideAccepted(w, next); !accepted {
 		return s
 	}

@@ -175,6 +175,10 @@ func TestDecideWithoutAnAttempt(t *testing.T) {
 			changes: on(withUnseen(time.Second)),
 			kind:    stepWait, reason: v1alpha1.ReasonQueued, message: []string{"perf/older"}, again: lookSoon,
 		},
+		"nothing new begins in the namespace that has most while the memory ends": {
+			changes: on(func(w *world) { w.most = 900 }),
+			kind:    stepReject, reason: v1alpha1.ReasonMemoryShort, message: []string{"this one, which has 900", "memory limit"}, again: waitAgain,
+		},
 		"not for long": {
 			changes: on(withUnseen(unseenGrace)),
 			kind:    stepClaim, reason: v1alpha1.ReasonStarting,

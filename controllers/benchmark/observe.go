@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -42,10 +43,12 @@ type world struct {
 // idle is the part of the world of a benchmark without an active attempt.
 type idle struct {
 	// accepted is the preflight's input; turn is true if it has what is read live.
-	accepted  preflight.Observed
-	turn      bool
-	blocking  []blockingPod // hold resources of its nodes, or have its pods' names
-	unseen    string        // "namespace/name" of an older benchmark that no manager has looked at
+	accepted preflight.Observed
+	turn     bool
+	blocking []blockingPod // hold resources of its nodes, or have its pods' names
+	unseen   string        // "namespace/name" of an older benchmark that no manager has looked at
+	// most is the number of benchmarks in its namespace if the manager\'s memory ends and no other namespace has more; or 0.
+	most      int
 	left      []*corev1.Pod // those of its own earlier attempts that have not ended yet
 	undecided string        // the verdict's message if more rounds are to be measured for it
 }
@@ -116,7 +119,7 @@ type visits func(ctx context.Context, from client.Reader, list func() client.Obj
 
 // observeQueue reads the other benchmarks, which must not be changed, and the pods that are on the nodes.
 func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, each visits, w *world, of ...client.ListOption) error {
-	w.others, w.blocking, w.unseen = nil, nil, ""
+	w.others, w.blocking, w.unseen, w.most = nil, nil, "", 0
 	b := w.benchmark
 	left := map[types.UID]types.NamespacedName{}
 	note := func(namespace string, recorded []v1alpha1.LeftPod) {
@@ -125,6 +128,7 @@ func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, each 
 			r.made.add(types.UID(p.UID))
 		}
 	}
+	count := map[string]int{}
 	// The pods that a release has just recorded are not written yet.
 	note(b.Namespace, b.Status.LeftPods)
 	err := each(ctx, from, func() client.ObjectList { return &v1alpha1.LatencyBenchmarkList{} }, func(object runtime.Object) error {
@@ -133,6 +137,7 @@ func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, each 
 			return nil
 		}
 		note(o.Namespace, o.Status.LeftPods)
+		count[o.Namespace]++
 		if unseenBefore(o, b) {
 			w.unseen = o.Namespace + "/" + o.Name
 		}
@@ -143,6 +148,9 @@ func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, each 
 	}, of...)
 	if err != nil {
 		return fmt.Errorf("listing benchmarks: %w", err)
+	}
+	if n := count[b.Namespace]; r.MemoryEnds != nil && r.MemoryEnds() && n == slices.Max(slices.Collect(maps.Values(count))) {
+		w.most = n
 	}
 	if b.Status.Active != nil || b.Status.Pair == nil {
 		return nil

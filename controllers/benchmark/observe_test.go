@@ -419,3 +419,23 @@ func TestWhatCannotBeStored(t *testing.T) {
 		}
 	}
 }
+
+// While the manager's memory ends, only the namespace with most benchmarks begins nothing new.
+func TestMostOfTheMemory(t *testing.T) {
+	w := makeWorld()
+	objects := []client.Object{w.benchmark}
+	for _, name := range []string{"a", "b"} {
+		objects = append(objects, &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: "hostile", Name: name}})
+	}
+	api := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(objects...).Build()
+	for ends, want := range map[bool][2]int{false: {0, 0}, true: {0, 2}} {
+		r := &Reconciler{API: controllers.API{Client: api}, MemoryEnds: func() bool { return ends }}
+		for i, b := range []client.Object{w.benchmark, objects[1]} {
+			w.benchmark = b.(*v1alpha1.LatencyBenchmark)
+			if err := r.observeQueue(t.Context(), api, observe.Whole, w); err != nil || w.most != want[i] {
+				t.Errorf("memory ends: %t, %s: %d, %v", ends, b.GetNamespace(), w.most, err)
+			}
+		}
+		w.benchmark = objects[0].(*v1alpha1.LatencyBenchmark)
+	}
+}
