@@ -133,7 +133,7 @@ func (r *relay) datagrams(t *testing.T, clientPort int) {
 	if err := errors.Join(near.SetReadBuffer(4<<20), far.SetReadBuffer(4<<20)); err != nil {
 		t.Error(err)
 	}
-	forward := func(from *net.UDPConn, handle handler) {
+	forward := func(from, to *net.UDPConn, handle handler) {
 		buffer := make([]byte, 65536)
 		for {
 			n, err := from.Read(buffer)
@@ -143,11 +143,15 @@ func (r *relay) datagrams(t *testing.T, clientPort int) {
 			if err != nil {
 				return
 			}
+			if n == 0 { // the end of a cell
+				_, _ = to.Write(nil)
+				continue
+			}
 			handle(append([]byte(nil), buffer[:n]...), func(b []byte) { _, _ = near.Write(b) }, func(b []byte) { _, _ = far.Write(b) })
 		}
 	}
-	go forward(near, r.request)
-	go forward(far, r.answer)
+	go forward(near, far, r.request)
+	go forward(far, near, r.answer)
 }
 
 func passAll(_ uint64, pass func()) { pass() }

@@ -96,7 +96,7 @@ func TestAnswersOfOthers(t *testing.T) {
 						r := &relay{port: port, size: size}
 						lie(r)
 						r.start(t)
-						args := append(clientArgs(port, wait, "--protocol", protocol, "--sizes", strconv.Itoa(size), "--rates", rate, "--duration", "1s",
+						args := append(clientArgs(port, wait, "--protocol", protocol, "--sizes", strconv.Itoa(size), "--rates", rate, "--duration", "10s",
 							"--warmup", "0s", "--loss-after", "10s"), "--server", "127.0.0.2")
 						wantFailure(t, start(t, program, nil, args...), 4, "something else than the server answered")
 					})

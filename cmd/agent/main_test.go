@@ -123,7 +123,7 @@ func TestLinksNothingOfTheOperator(t *testing.T) {
 		t.Fatal(err)
 	}
 	const module = "github.com/tailgate-dev/tailgate/"
-	shared := regexp.MustCompile(`^(api/v1alpha1|cmd/agent|internal/(agent|bare|capture|foreign|onload|plan|result|stats|text|tool(/\w+)?))$`)
+	shared := regexp.MustCompile(`^(api/v1alpha1|cmd/agent|internal/(agent|bare|capture|foreign|onload|plan|result|samples|stats|text|tool(/\w+)?))$`)
 	for line := range strings.Lines(string(out)) {
 		name, ours := strings.CutPrefix(strings.TrimSpace(line), module)
 		if ours && !shared.MatchString(name) {
