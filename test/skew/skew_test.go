@@ -18,6 +18,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
 var record = flag.String("record", "", "write what manager and agent exchange to testdata/NAME.json")
@@ -39,6 +40,7 @@ func ofThisVersion(t *testing.T) exchanged {
 	var document result.Document
 	fill(reflect.ValueOf(&document).Elem())
 	document.Version, document.Role = result.Version, v1alpha1.RoleClient
+	document.Cells[0].Start = tool.StartIntended // A result with another start is refused.
 
 	encoded := task.Encode()
 	var log strings.Builder
