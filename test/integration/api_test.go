@@ -29,6 +29,10 @@ var changesOfSpec = map[string]any{
 	"acceleration": map[string]any{"type": "Onload"}, "pods": map[string]any{"runtimeClassName": "fast"},
 	"notes":   []any{map[string]any{"name": "bios", "value": "low latency"}},
 	"session": []any{map[string]any{"variant": "default", "cell": "tcp-64", "metric": "p99"}},
+	"custom": map[string]any{
+		"image": "registry.example.com/engine:1", "client": map[string]any{"command": []any{"/client"}}, "server": map[string]any{"command": []any{"/server"}},
+		"output": map[string]any{"format": "Values"},
+	},
 }
 
 // manifest returns the smallest benchmark in a namespace.
