@@ -71,10 +71,10 @@ func CacheOptions(named Named) cache.Options {
 				slimMeta(b)
 				slimPlacement(b.Spec.Placement.Client)
 				slimPlacement(b.Spec.Placement.Server)
-				slimSpec(&b.Spec)
+				short := memoryShort()
+				slimSpec(&b.Spec, short)
 				// A gate has several for each node, a matrix one for each pair to compare.
 				ofGate, ofPair := b.Labels[v1alpha1.LabelGate] != "", b.Labels[v1alpha1.LabelMatrix] != ""
-				short := memoryShort()
 				if ofGate || ofPair || short {
 					b.Status.Warnings, b.Status.Endpoints, b.Status.Attempts, b.Status.Stored = nil, nil, nil, nil
 				}
@@ -126,8 +126,8 @@ func slimPlacement(p *v1alpha1.EndpointPlacement) {
 const maxSpec = 8 << 10
 
 // slimSpec reduces a longer spec, and any spec when memory is short, to what is read of other benchmarks.
-func slimSpec(s *v1alpha1.LatencyBenchmarkSpec) {
-	if text, err := json.Marshal(s); err == nil && len(text) <= maxSpec && !memoryShort() {
+func slimSpec(s *v1alpha1.LatencyBenchmarkSpec, short bool) {
+	if text, err := json.Marshal(s); err == nil && len(text) <= maxSpec && !short {
 		return
 	}
 	kept := v1alpha1.LatencyBenchmarkSpec{Suspend: s.Suspend, TTLSecondsAfterFinished: s.TTLSecondsAfterFinished, HistoryLimit: s.HistoryLimit}

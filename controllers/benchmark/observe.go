@@ -47,7 +47,7 @@ type idle struct {
 	turn     bool
 	blocking []blockingPod // hold resources of its nodes, or have its pods' names
 	unseen   string        // "namespace/name" of an older benchmark that no manager has looked at
-	// most is the number of benchmarks in its namespace if the manager\'s memory ends and no other namespace has more; or 0.
+	// most is the number of benchmarks in its namespace if the manager's memory ends and no other namespace has more; or 0.
 	most      int
 	left      []*corev1.Pod // those of its own earlier attempts that have not ended yet
 	undecided string        // the verdict's message if more rounds are to be measured for it
