@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -13,7 +14,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -42,10 +45,45 @@ func (a API) WriteStatus(ctx context.Context, old, o client.Object) (bool, error
 		return false, nil
 	}
 	stamp(conditionsOf(old), conditionsOf(o), a.Clock.Now())
-	if err := a.Client.Status().Update(ctx, o); err != nil {
+	err := a.Client.Status().Update(ctx, o)
+	if b, ok := o.(*v1alpha1.LatencyBenchmark); ok && apierrors.IsConflict(err) {
+		err = a.patchStatus(ctx, old.(*v1alpha1.LatencyBenchmark), b, err)
+	}
+	if err != nil {
 		return false, fmt.Errorf("writing the status: %w", err)
 	}
 	return true, nil
+}
+
+// patchStatus writes a status after a conflict, if it is still that of old: the API server compares
+// it in the same transaction. Otherwise a user who changes the spec or an annotation all the time
+// would keep the nodes of a benchmark.
+func (a API) patchStatus(ctx context.Context, old, b *v1alpha1.LatencyBenchmark, conflict error) error {
+	now, typed := &unstructured.Unstructured{}, &v1alpha1.LatencyBenchmark{}
+	now.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("LatencyBenchmark"))
+	if err := a.Live.Get(ctx, client.ObjectKeyFromObject(b), now); err != nil {
+		return err
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(now.Object, typed); err != nil {
+		return err
+	}
+	if typed.UID != old.UID || !typed.DeletionTimestamp.IsZero() || !equality.Semantic.DeepEqual(typed.Status, old.Status) {
+		return conflict
+	}
+	type operation struct {
+		Op    string `json:"op"`
+		Path  string `json:"path"`
+		Value any    `json:"value"`
+	}
+	patch, err := json.Marshal([]operation{{"test", "/metadata/uid", old.UID}, {"test", "/status", now.Object["status"]}, {"add", "/status", b.Status}})
+	if err != nil {
+		return err
+	}
+	err = a.Client.Status().Patch(ctx, b, client.RawPatch(types.JSONPatchType, patch))
+	if apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) { // a test of the patch failed
+		return conflict
+	}
+	return err
 }
 
 // stamp gives each condition whose status changed the time of the controllers' clock.

@@ -84,7 +84,8 @@ type Reconciler struct {
 }
 
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencybenchmarks;latencygates;latencyverifications,verbs=get;list;watch
-// +kubebuilder:rbac:groups=tailgate.dev,resources=latencybenchmarks/status;latencybenchmarks/finalizers,verbs=update
+// +kubebuilder:rbac:groups=tailgate.dev,resources=latencybenchmarks/finalizers,verbs=update
+// +kubebuilder:rbac:groups=tailgate.dev,resources=latencybenchmarks/status,verbs=update;patch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;delete
 // +kubebuilder:rbac:groups="",resources=pods/log,verbs=get
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch

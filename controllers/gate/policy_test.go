@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -134,6 +135,17 @@ func TestManagerPods(t *testing.T) {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
+	crd, err := os.ReadFile(filepath.Join("..", "..", "config", "crd", "bases", "tailgate.dev_latencybenchmarks.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	annotations := sets.New(regexp.MustCompile(`[a-z-]+[.]crio[.]io`).FindAllString(string(crd), -1)...) // those of spec.pods
+	for _, pod := range built {
+		annotations = annotations.Union(sets.KeySet(pod.Annotations))
+	}
+	if diff := cmp.Diff(sets.List(annotations), set.List(t, "tailgate-manager-pods", "annotations")); diff != "" {
+		t.Errorf("annotations (-code +policy):\n%s", diff)
+	}
 	for _, place := range places {
 		written, sample := sets.New[string](), map[string]any(nil)
 		for _, pod := range built {
@@ -208,6 +220,12 @@ func TestManagerWrites(t *testing.T) {
 		"a plugin's annotation":      func(o m) { change(o, "x", "metadata", "annotations", "devices.nri.io/pod") },
 		"an annotation of kata":      func(o m) { change(o, "x", "metadata", "annotations", "io.katacontainers.config.runtime.x") },
 		"an annotation of a seccomp": func(o m) { change(o, "x", "metadata", "annotations", "seccomp-profile.kubernetes.cri-o.io") },
+		"an unknown annotation":      func(o m) { change(o, "x", "metadata", "annotations", "runtime.example.com/device") },
+		"CPUs of the management":     func(o m) { change(o, "x", "metadata", "annotations", "target.workload.openshift.io/management") },
+		"another default network":    func(o m) { change(o, "x", "metadata", "annotations", "v1.multus-cni.io/default-network") },
+		"a label of an agent":        func(o m) { change(o, "LSE", "metadata", "labels", "koordinator.sh/qosClass") },
+		"another name":               func(o m) { change(o, "db-0", "metadata", "name") },
+		"the name of another's pod":  func(o m) { change(o, "y-r1-a1-client", "metadata", "name") },
 		"two containers": func(o m) {
 			change(o, append(o["spec"].(m)["containers"].([]any), m{"name": "b", "image": "i"}), "spec", "containers")
 		},
@@ -310,7 +328,7 @@ func TestManagerWrites(t *testing.T) {
 	}
 	stored := func(change func(*corev1.ConfigMap)) m {
 		c := &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "perf", Name: "x-r1-abc", Labels: pods.Labels("x"), OwnerReferences: owner("LatencyBenchmark", "x")}, Immutable: new(true),
+			ObjectMeta: metav1.ObjectMeta{Namespace: "perf", Name: "x-r1-abcdefgh23", Labels: pods.Labels("x"), OwnerReferences: owner("LatencyBenchmark", "x")}, Immutable: new(true),
 			Data: map[string]string{"pods.json": "{}"}, BinaryData: map[string][]byte{"client.json.gz": {1}, "server.json.gz": {1}},
 		}
 		change(c)
@@ -350,10 +368,14 @@ func TestManagerWrites(t *testing.T) {
 		{"a result", configMaps, stored(func(*corev1.ConfigMap) {}), nil, true},
 		{"a ConfigMap that can change", configMaps, stored(func(c *corev1.ConfigMap) { c.Immutable = nil }), nil, false},
 		{"a ConfigMap of any content", configMaps, stored(func(c *corev1.ConfigMap) { c.Data["config.yaml"] = "x" }), nil, false},
+		{"a ConfigMap of any name", configMaps, stored(func(c *corev1.ConfigMap) { c.Name = "kube-root-ca.crt" }), nil, false},
+		{"a ConfigMap of another benchmark", configMaps, stored(func(c *corev1.ConfigMap) { c.Name = "y-r1-0123456789" }), nil, false},
 		{"a ConfigMap of no owner", configMaps, stored(func(c *corev1.ConfigMap) { c.OwnerReferences = nil }), nil, false},
 		{"a change of a ConfigMap", configMaps, stored(func(*corev1.ConfigMap) {}), stored(func(*corev1.ConfigMap) {}), false},
 		{"the end of a ConfigMap", configMaps, nil, stored(func(*corev1.ConfigMap) {}), false},
 		{"a network", networks, network(device + `,"ipam":{"type":"static"},"capabilities":{"ips":true}},{"type":"tuning","mtu":9000}]}`), nil, true},
+		{"a network of any name", networks, with(network(device+`}]}`), "y", "metadata", "name"), nil, false},
+		{"a network that names another", networks, network(strings.Replace(device, `"x"`, `"y"`, 1) + `}]}`), nil, false},
 		{"a network of the host", networks, network(`{"cniVersion":"1.0.0","name":"x","plugins":[{"type":"bridge"}]}`), nil, false},
 		{"a network with another program", networks, network(device + `},{"type":"firewall"}]}`), nil, false},
 		{"a device of the node by name", networks, network(device + `,"device":"eth0"}]}`), nil, false},

@@ -3,21 +3,27 @@ package integration
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 )
@@ -94,7 +100,7 @@ var _ = Describe("The policies of config/policy", func() {
 		secret := corev1.LocalObjectReference{Name: "other"}
 		refused := MatchError(MatchRegexp("the manager creates only the pods|(pods|containers) of the manager "))
 		Eventually(func() error {
-			return as(managerUser).Create(ctx, pod("x", func(p *corev1.Pod) { p.Labels = nil }), client.DryRunAll)
+			return as(managerUser).Create(ctx, pod("b-r1-a1-server", func(p *corev1.Pod) { p.Labels = nil }), client.DryRunAll)
 		}).Should(refused)
 		for name, change := range map[string]func(*corev1.Pod){
 			"of another program": func(p *corev1.Pod) { p.Labels[v1alpha1.LabelManagedBy] = "other" },
@@ -123,11 +129,11 @@ var _ = Describe("The policies of config/policy", func() {
 			},
 			"a container before": func(p *corev1.Pod) { p.Spec.InitContainers = []corev1.Container{{Name: "i", Image: "i"}} },
 		} {
-			Expect(as(managerUser).Create(ctx, pod("x", change), client.DryRunAll)).To(refused, name)
+			Expect(as(managerUser).Create(ctx, pod("b-r1-a1-server", change), client.DryRunAll)).To(refused, name)
 		}
-		plain := pod("plain", nil)
+		plain := pod("b-r1-a1-server", nil)
 		Expect(as(managerUser).Create(ctx, plain)).To(Succeed())
-		held := pod("held", func(p *corev1.Pod) { p.Labels[v1alpha1.LabelHold] = "true" })
+		held := pod("b-r1-a2-server", func(p *corev1.Pod) { p.Labels[v1alpha1.LabelHold] = "true" })
 		Expect(as(managerUser).Create(ctx, held)).To(Succeed())
 		stranger := pod("stranger", func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"sh"} })
 		Expect(k8s.Create(ctx, stranger)).To(Succeed())
@@ -242,7 +248,11 @@ var _ = Describe("The policies of config/policy", func() {
 			return all
 		}
 		fill := map[string]func(o client.Object, n int){
-			"labels":      func(o client.Object, n int) { o.SetLabels(texts(n)) },
+			"labels": func(o client.Object, n int) {
+				all := texts(n)
+				maps.Copy(all, o.GetLabels())
+				o.SetLabels(all)
+			},
 			"annotations": func(o client.Object, n int) { o.SetAnnotations(texts(n)) },
 			"finalizers": func(o client.Object, n int) {
 				var all []string
@@ -279,6 +289,13 @@ var _ = Describe("The policies of config/policy", func() {
 		hold.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "e", Image: "i"}}}
 		Expect(k8s.SubResource("ephemeralcontainers").Update(ctx, hold, client.DryRunAll)).To(MatchError(ContainSubstring("get no ephemeral containers")))
 		hold.Spec.EphemeralContainers = nil
+		relabelled := func(o client.Object, value string) error {
+			return k8s.Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"tailgate.dev/hold":`+value+`}}}`)), client.DryRunAll)
+		}
+		for _, value := range []string{`null`, `"false"`} {
+			Expect(relabelled(hold, value)).To(MatchError(ContainSubstring("stay as they are")))
+			Expect(relabelled(other, value)).To(Succeed(), "a pod of others")
+		}
 		apply := func(i int) error {
 			u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{
 				"namespace": namespace, "name": hold.Name, "labels": map[string]any{fmt.Sprintf("m%d", i): ""}}}}
@@ -361,5 +378,52 @@ var _ = Describe("The policies of config/policy", func() {
 		created := &v1alpha1.LatencyVerification{ObjectMeta: metav1.ObjectMeta{Name: namespace + "-2"}, Spec: v.Spec}
 		created.Spec.Verify = new(by("other"))
 		Expect(k8s.Create(ctx, created)).To(MatchError(ContainSubstring("is the user who writes it")))
+	})
+})
+
+var _ = Describe("A status", func() {
+	It("is written although eight users change an annotation and the spec all the time", func(ctx SpecContext) {
+		b := MakeBenchmark(newNamespace(ctx), "b").Obj()
+		Expect(k8s.Create(ctx, b)).To(Succeed())
+		read := b.DeepCopy()
+		var writes, conflicts atomic.Int32
+		until, stop := context.WithCancel(ctx)
+		var users sync.WaitGroup
+		DeferCleanup(func() { stop(); users.Wait() })
+		for range 8 {
+			users.Go(func() {
+				for until.Err() == nil {
+					n := writes.Add(1)
+					note := fmt.Appendf(nil, `{"metadata":{"annotations":{"note":"%d"}},"spec":{"suspend":%t}}`, n, n%2 == 0)
+					_ = k8s.Patch(until, b.DeepCopy(), client.RawPatch(types.MergePatchType, note))
+				}
+			})
+		}
+		Eventually(writes.Load).Should(BeNumerically(">", 100))
+		manager, err := client.NewWithWatch(managerConfig, client.Options{Scheme: scheme})
+		Expect(err).NotTo(HaveOccurred())
+		counted := interceptor.NewClient(manager, interceptor.Funcs{
+			SubResourceUpdate: func(ctx context.Context, c client.Client, name string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+				err := c.SubResource(name).Update(ctx, o, opts...)
+				if apierrors.IsConflict(err) {
+					conflicts.Add(1)
+				}
+				return err
+			},
+		})
+		api := controllers.API{Client: counted, Live: manager, Clock: &clock{}}
+		for i := range 20 {
+			old := read.DeepCopy()
+			read.Status.LeftPods = []v1alpha1.LeftPod{{Name: fmt.Sprint(i), UID: "u"}}
+			Expect(api.WriteStatus(ctx, old, read)).To(BeTrue(), "%d: %d writes, %d conflicts", i, writes.Load(), conflicts.Load())
+		}
+		Expect(conflicts.Load()).To(BeNumerically(">", 10))
+		stale := read.DeepCopy()
+		stale.Status.LeftPods = nil // Another manager wrote meanwhile.
+		now := stale.DeepCopy()
+		now.Status.LeftPods = []v1alpha1.LeftPod{{Name: "of another status", UID: "u"}}
+		_, err = api.WriteStatus(ctx, stale, now)
+		Expect(apierrors.IsConflict(err)).To(BeTrue(), "%v", err)
+		AddReportEntry("writes of others, and conflicts", fmt.Sprint(writes.Load(), ", ", conflicts.Load()))
 	})
 })
