@@ -71,7 +71,9 @@ func TestCustom(t *testing.T) {
 				Image: "registry.example.com/program@sha256:" + strings.Repeat("0a", 32), Client: behave(c.client), Server: behave(c.server), Output: c.output,
 				Timeout: metav1.Duration{Duration: c.timeout},
 			}
+			volumes := make(chan string, 2)
 			change := func(a *Agent) {
+				volumes <- a.Scratch
 				a.Task.Tool = v1alpha1.ToolCustom
 				a.Task.Cells = []tool.Cell{{
 					Name: "tcp-64", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP, MessageSize: 64}, Duration: 300 * time.Millisecond, Warmup: 50 * time.Millisecond,
@@ -84,6 +86,11 @@ func TestCustom(t *testing.T) {
 			server := <-done
 			for pid, stat := range strays() {
 				t.Errorf("%s (%d, %s) was left", stat.name, pid, stat.state)
+			}
+			for range 2 {
+				if left, err := os.ReadDir(<-volumes); err != nil || len(left) > 0 {
+					t.Errorf("the volume of scratch files: %v, %v", left, err)
+				}
 			}
 			if c.reason == "" {
 				measured(t, document(t, client), document(t, server))

@@ -222,8 +222,7 @@ func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) e
 	var capturing *capturing
 	abandon := func() { // a cell that was not ended
 		if running != nil {
-			running.end(0)
-			_ = e.endStrays(running)
+			_ = e.endServer(running, 0)
 		}
 		if capturing != nil {
 			_, _ = capturing.end()
@@ -245,10 +244,8 @@ func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) e
 		case verbEnd:
 			if running != nil {
 				e.lookEnded(running)
-				opaque := e.driver.Limits().Opaque
-				died := opaque && running.ended() && running.exitCode() != 0
-				running.end(map[bool]time.Duration{false: endGrace, true: interruptGrace}[running.interrupt])
-				strays := e.endStrays(running)
+				died := e.driver.Limits().Opaque && running.ended() && running.exitCode() != 0
+				strays := e.endServer(running, map[bool]time.Duration{false: endGrace, true: interruptGrace}[running.interrupt])
 				e.account(running, r.Cell, l)
 				a.Note = line(running.lastWords(), maxWords)
 				a.refuse(e.onloadFailure(running))
@@ -259,9 +256,6 @@ func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) e
 				if strays != nil {
 					a.refuse(strays)
 					a.Worked = false
-				}
-				if opaque {
-					_ = os.RemoveAll(running.cmd.Dir) // The volume holds the files of one cell.
 				}
 				if running.interrupt {
 					said := running.stdout.Bytes()
@@ -287,6 +281,16 @@ func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) e
 			return nil
 		}
 	}
+}
+
+// endServer ends the server of a cell, the processes that it left, and the files of a user's program: the volume holds those of one cell.
+func (e *endpoint) endServer(p *process, grace time.Duration) error {
+	p.end(grace)
+	strays := e.endStrays(p)
+	if e.driver.Limits().Opaque {
+		_ = os.RemoveAll(p.cmd.Dir)
+	}
+	return strays
 }
 
 func (a *answer) refuse(err error) {
@@ -322,15 +326,16 @@ func (e *endpoint) prepare(ctx context.Context, name string, l *link, target too
 			return nil, nil, err
 		}
 		if err := awaitListening(ctx, p, e.driver.Listens(cell), target.Port, e.listenLimit()); err != nil {
-			p.end(0)
-			return nil, nil, cmp.Or(e.onloadFailure(p), e.endStrays(p), err)
+			strays := e.endServer(p, 0)
+			return nil, nil, cmp.Or(e.onloadFailure(p), strays, err)
 		}
 		if err := e.lookBegun(p, cell.Protocol); err != nil {
+			_ = e.endServer(p, 0)
 			return nil, nil, err
 		}
 		c, err := e.beginCapture(cell, l.conn)
 		if err != nil {
-			p.end(0)
+			_ = e.endServer(p, 0)
 			return nil, nil, err
 		}
 		return p, c, nil
