@@ -19,13 +19,15 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/summary"
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
 func newAttempts(c *cluster) *cobra.Command {
-	return &cobra.Command{
+	var form string
+	cmd := &cobra.Command{
 		Use:   "attempts NAME",
 		Short: "List the attempts of a LatencyBenchmark, and the state of the current pods",
 		Long: "List every attempt at every run of a LatencyBenchmark, with its start, its duration, its measuring time and its\n" +
@@ -34,13 +36,15 @@ func newAttempts(c *cluster) *cobra.Command {
 		Example: "  " + name + " attempts sweep -n perf",
 		Args:    takes("the name of one LatencyBenchmark", 1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := attempts(cmd.Context(), c, args[0])
+			text, err := attempts(cmd.Context(), c, args[0], form)
 			return emit(cmd.OutOrStdout(), text, err)
 		},
 	}
+	outputFlag(cmd, &form, "table", "json")
+	return cmd
 }
 
-func attempts(ctx context.Context, c *cluster, benchmark string) ([]byte, error) {
+func attempts(ctx context.Context, c *cluster, benchmark, form string) ([]byte, error) {
 	api, namespace, err := c.client()
 	if err != nil {
 		return nil, err
@@ -50,6 +54,10 @@ func attempts(ctx context.Context, c *cluster, benchmark string) ([]byte, error)
 		return nil, err
 	}
 	var out bytes.Buffer
+	if form == "json" {
+		err := report.WriteJSON(&out, map[string]any{"attempts": b.Status.Attempts, "active": b.Status.Active})
+		return out.Bytes(), err
+	}
 	fmt.Fprintf(&out, "%s/%s: %s\n", b.Namespace, b.Name, summary.Standing(b))
 	if err := pastAttempts(&out, b.Status.Attempts); err != nil {
 		return nil, fmt.Errorf("writing the attempts: %w", err)

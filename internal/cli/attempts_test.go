@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -171,6 +172,28 @@ client on node-a, pod sweep-r2-a1-client: Failed, Evicted, exit code 137, Error,
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Each verb that prints a table prints JSON, too.
+func TestJSON(t *testing.T) {
+	s := newGatedCluster(t, passes, nil)
+	s.gates = map[string]*v1alpha1.LatencyGate{"upgrade": {ObjectMeta: metav1.ObjectMeta{Name: "upgrade"}}}
+	config := s.serve(t)
+	for verb, want := range map[string]string{
+		"attempts sweep":    `"attempts"`,
+		"calibrate upgrade": `[`,
+		"explain nodebusy":  `"remedy"`,
+		"get":               `"lbench/sweep"`,
+		"gate sweep":        `"verdict": "Pass"`,
+		"published":         `"source"`,
+		"status":            `[`,
+		"version":           `"client"`,
+	} {
+		code, stdout, stderr := run(append(strings.Fields(verb), "--kubeconfig", config, "-o", "json")...)
+		if code != 0 || !json.Valid([]byte(stdout)) || !strings.Contains(stdout, want) {
+			t.Errorf("%s: exit code %d: %s%.400s", verb, code, stderr, stdout)
+		}
 	}
 }
 

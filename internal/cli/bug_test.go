@@ -47,7 +47,7 @@ func TestReportBug(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, secret := range []string{"fx", "corp", "pricing", "10.9.8", "s3cret", "desk", "options", "0a1b2c3d", "perf"} {
+		for _, secret := range []string{"fx", "corp.example", "pricing", "10.9.8", "s3cret", "desk", "options", "0a1b2c3d", "perf"} {
 			if strings.Contains(string(content), secret) {
 				t.Errorf("%q is in the file: %s", secret, content)
 			}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/judge"
+	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/sessions"
 	"github.com/tailgate-dev/tailgate/internal/standing"
 	"github.com/tailgate-dev/tailgate/internal/text"
@@ -54,6 +55,7 @@ func newGate(c *cluster) *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&g.wait, "wait", false, "wait for verdicts that can still become Pass or Fail")
 	cmd.Flags().DurationVar(&g.timeout, "timeout", 0, "how long to wait, such as 2h (default as long as it takes)")
+	outputFlag(cmd, &g.form, "table", "json")
 	return cmd
 }
 
@@ -61,6 +63,16 @@ type gate struct {
 	*cluster
 	wait    bool
 	timeout time.Duration
+	form    string
+}
+
+// gateLine is the verdict of an object, or why there is none.
+type gateLine struct {
+	Object  string                  `json:"object"`
+	Verdict v1alpha1.VerdictOutcome `json:"verdict,omitempty"`
+	Reason  string                  `json:"reason,omitempty"`
+	Message string                  `json:"message,omitempty"`
+	Details []string                `json:"details,omitempty"`
 }
 
 type answer struct {
@@ -137,15 +149,26 @@ func (g *gate) run(ctx context.Context, args []string, stdout, stderr io.Writer)
 	}
 	code := exitPass
 	var failures []string
-	for i := range args {
+	lines := []gateLine{}
+	for i, arg := range args {
 		a := <-answers[i]
 		if a.err != nil {
 			code = worse(code, exitError)
 			failures = append(failures, a.err.Error())
+			lines = append(lines, gateLine{Object: arg, Message: a.err.Error()})
 			continue
 		}
 		code = worse(code, exitCode(a.standing.Outcome))
+		lines = append(lines, gateLine{a.of, a.standing.Outcome, a.standing.Reason, a.standing.Message, a.standing.Details})
+		if g.form == "json" {
+			continue
+		}
 		if err := say(stdout, "%s: %s\n", a.of, a.standing); err != nil {
+			return err
+		}
+	}
+	if g.form == "json" {
+		if err := report.WriteJSON(stdout, lines); err != nil {
 			return err
 		}
 	}
@@ -329,7 +352,8 @@ func (f *follower) passing(ctx context.Context, err error, before bool) error {
 }
 
 func newCalibrate(c *cluster) *cobra.Command {
-	return &cobra.Command{
+	var form string
+	cmd := &cobra.Command{
 		Use:   "calibrate GATE",
 		Short: "Say how much rounds, boots and peers of a LatencyGate differ, and recommend tolerance and rounds",
 		Long: "Print how much the rounds of a session, the boots of a node and its peers differ without a change, as standard deviations. The\n" +
@@ -342,27 +366,52 @@ func newCalibrate(c *cluster) *cobra.Command {
 		Example: "  " + name + " calibrate fast-nodes",
 		Args:    takes("the name of one LatencyGate", 1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := calibrate(cmd.Context(), c, args[0])
+			text, err := calibrate(cmd.Context(), c, args[0], form)
 			return emit(cmd.OutOrStdout(), text, err)
 		},
 	}
+	outputFlag(cmd, &form, "table", "json")
+	return cmd
 }
 
-func calibrate(ctx context.Context, c *cluster, gate string) ([]byte, error) {
+// calibrated is a line of calibrate: standard deviations and tolerances are shares, and 0 if unknown.
+type calibrated struct {
+	v1alpha1.ComparedValue
+	Kind           string  `json:"kind,omitempty"`
+	Nodes          int     `json:"nodes"`
+	SDRounds       float64 `json:"sdRounds,omitempty"`
+	SDBoots        float64 `json:"sdBoots,omitempty"`
+	SDPeers        float64 `json:"sdPeers,omitempty"`
+	ToleranceFirst float64 `json:"tolerance1,omitempty"`
+	ToleranceLater float64 `json:"tolerance5,omitempty"`
+	Rounds         int     `json:"rounds"`
+}
+
+func calibrate(ctx context.Context, c *cluster, gate, form string) ([]byte, error) {
 	api, _, err := c.client()
 	if err != nil {
 		return nil, err
 	}
-	all, err := verificationsOf(ctx, api, gate)
+	found, err := verificationsOf(ctx, api, gate)
 	if err != nil {
 		return nil, err
 	}
 	var nodes []sessions.Node
-	for i := range all.Items {
-		nodes = append(nodes, sessions.OfNode(&all.Items[i]))
+	for i := range found.Items {
+		nodes = append(nodes, sessions.OfNode(&found.Items[i]))
 	}
 	var out bytes.Buffer
-	writeCalibration(&out, sessions.Calibrate(nodes))
+	all := sessions.Calibrate(nodes)
+	if form == "json" {
+		lines := []calibrated{}
+		first, later := recommended(all, 1), recommended(all, 5)
+		for i, c := range all {
+			lines = append(lines, calibrated{c.Of, c.Kind, c.Nodes, c.Rounds, c.Boots(), c.Peers, first[i], later[i], c.Enough()})
+		}
+		err := report.WriteJSON(&out, lines)
+		return out.Bytes(), err
+	}
+	writeCalibration(&out, all)
 	return out.Bytes(), nil
 }
 

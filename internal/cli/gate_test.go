@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -139,6 +141,20 @@ func TestGate(t *testing.T) {
 					if !strings.Contains(stderr, want) {
 						t.Errorf("it said %q, want %q in it", stderr, want)
 					}
+				}
+				code, stdout, _ = run(append(args, "-o", "json")...)
+				var lines []gateLine
+				if err := json.Unmarshal([]byte(stdout), &lines); err != nil || code != c.code {
+					t.Fatalf("exit code %d, want %d: %v: %s", code, c.code, err, stdout)
+				}
+				var said strings.Builder
+				for _, l := range lines {
+					if !strings.HasPrefix(l.Message, "there is no ") {
+						fmt.Fprintf(&said, "%s: %s\n", l.Object, standing.Standing{Outcome: l.Verdict, Message: l.Message, Details: l.Details})
+					}
+				}
+				if said.String() != c.stdout || len(lines) != max(1, len(c.args)) {
+					t.Errorf("as JSON, %d objects: %s", len(lines), &said)
 				}
 			})
 		}

@@ -24,13 +24,15 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/imported"
 	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/text"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
 func newPublished() *cobra.Command {
-	return &cobra.Command{
+	var form string
+	cmd := &cobra.Command{
 		Use:   "published",
 		Short: "List the published results that compare, get and report read as published/NAME",
 		Long: "List the published results that are part of this command, with their sources, hardware and caveats. get, compare, report\n" +
@@ -41,6 +43,9 @@ func newPublished() *cobra.Command {
 			entries, err := imported.Entries()
 			if err != nil {
 				return err
+			}
+			if form == "json" {
+				return report.WriteJSON(cmd.OutOrStdout(), entries)
 			}
 			var out bytes.Buffer
 			for _, e := range entries {
@@ -56,6 +61,8 @@ func newPublished() *cobra.Command {
 			return emit(cmd.OutOrStdout(), out.Bytes(), nil)
 		},
 	}
+	outputFlag(cmd, &form, "table", "json")
+	return cmd
 }
 
 // source says what files do not tell of what was measured.

@@ -4,6 +4,9 @@ package e2e
 
 import (
 	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -11,8 +14,10 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/test/environment"
 	"github.com/tailgate-dev/tailgate/test/localcluster"
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 )
@@ -81,5 +86,40 @@ var _ = Describe("A user's program", Label("custom"), needs("an image of its own
 			c := condition(get(ctx, forbidden), v1alpha1.ConditionAccepted)
 			return c.Reason + " " + c.Message
 		}).WithTimeout(soon).Should(And(HavePrefix(v1alpha1.ReasonImageForbidden+" spec.custom.image: "), ContainSubstring("--custom-images")))
+	})
+
+	It("gates nodes with the engine of the sample", Label("gate"), func(ctx context.Context) {
+		DeferCleanup(endGate)
+		built := filepath.Join(GinkgoT().TempDir(), "engine")
+		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", built, "./test/engine")
+		build.Dir, build.Env, build.Stdout, build.Stderr = root, environment.Tool(), GinkgoWriter, GinkgoWriter
+		Expect(build.Run()).To(Succeed())
+		program, err := os.ReadFile(built)
+		Expect(err).NotTo(HaveOccurred())
+		const name = "localhost/program/orders"
+		digest, err := images.Tools(map[string][]byte{"/app/engine": program}, name+":e2e", built+".tar")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(localcluster.LoadRelease(ctx, options, built+".tar", name)).To(Succeed())
+
+		b := sample("custom/engine.yaml", time.Second, 100*time.Millisecond)
+		b.Spec.Custom.Image, b.Spec.Custom.Client.CPUs, b.Spec.Placement.CPUs = name+"@"+digest.String(), 0, 1
+		b.Spec.Rounds, b.Spec.Workload.RatesPerSecond = 6, []int32{2000}
+		b.Spec.Criteria.Rules[0].Max.Text = "10s"
+		g := undemandingGate()
+		g.Spec.Template.Spec = b.Spec.MeasurementSpec
+		labelNodes(ctx, gated, "")
+		Expect(kube.Create(ctx, g)).To(Succeed())
+		for _, node := range []string{here.Client, here.Server} {
+			eventuallyConcludes(ctx, node, v1alpha1.VerificationVerified)
+		}
+
+		By("a limit that no program meets")
+		Eventually(func() error {
+			Expect(kube.Get(ctx, client.ObjectKeyFromObject(g), g)).To(Succeed())
+			g.Spec.Template.Spec.Criteria.Rules[0].Max.Text = "1ns"
+			return kube.Update(ctx, g)
+		}).WithTimeout(soon).Should(Succeed())
+		verifyAgain(ctx, here.Client)
+		eventuallyConcludes(ctx, here.Client, v1alpha1.VerificationFailed)
 	})
 })

@@ -130,8 +130,8 @@ func Release(ctx context.Context, o Options, image, ref, path string, architectu
 	return writeIndex(index, ref, path)
 }
 
-// Tools writes an image that has only these programs, by the path in the image, like AMD's image of the sfnt tools, for this machine's
-// architecture, to path. Pods mount it, and never run it. It returns what Release returns.
+// Tools writes an image that has only these programs, by the path in the image, like AMD's image of the sfnt tools or a user's image, for
+// this machine's architecture, to path. It returns what Release returns.
 func Tools(programs map[string][]byte, ref, path string) (v1.Hash, error) {
 	var files []file
 	for name, data := range programs {
@@ -141,7 +141,7 @@ func Tools(programs map[string][]byte, ref, path string) (v1.Hash, error) {
 	if err != nil {
 		return v1.Hash{}, err
 	}
-	image, err := recipe{}.assemble(Options{Arch: runtime.GOARCH}, []v1.Layer{layer})
+	image, err := recipe{config: v1.Config{User: user}}.assemble(Options{Arch: runtime.GOARCH}, []v1.Layer{layer})
 	if err != nil {
 		return v1.Hash{}, err
 	}
