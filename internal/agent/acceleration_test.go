@@ -59,6 +59,7 @@ func TestEnvironment(t *testing.T) {
 func TestPreloadFile(t *testing.T) {
 	for content, want := range map[string]string{
 		"": "", "/lib/libvma.so\n": "", library + "\n": library, "/lib/a.so:" + library: library, "/lib/a.so\n " + library + " /lib/b.so\n": library,
+		"# " + library + "\n": "", "/lib/a.so # " + library + "\n": "",
 	} {
 		if got := fakeRoot(t, map[string]string{"etc/ld.so.preload": content}).preloadFile(); got != want {
 			t.Errorf("%q: got %q, want %q", content, got, want)

@@ -57,6 +57,9 @@ func (h host) cpuNUMANodes() map[int]int32 {
 			continue
 		}
 		for _, cpu := range cpus.UnsortedList() {
+			if _, twice := nodes[cpu]; twice { // numa=fake
+				number = unknown
+			}
 			nodes[cpu] = int32(number)
 		}
 	}

@@ -142,7 +142,7 @@ func (h host) device(iface string, allocated map[string]string) (pci, dir, sourc
 				same = append(same, filepath.Dir(filepath.Dir(filepath.Dir(path))))
 			}
 		}
-		if same = slices.Compact(same); len(same) == 1 {
+		if same = slices.Compact(same); len(same) == 1 && !h.oneOfSeveral(same[0]) {
 			return filepath.Base(same[0]), h.resolve(same[0]), result.PCIFromSysfs
 		}
 	}
@@ -156,6 +156,13 @@ func (h host) device(iface string, allocated map[string]string) (pci, dir, sourc
 		return "", "", ""
 	}
 	return addresses[0], h.resolve("sys/bus/pci/devices/" + addresses[0]), ""
+}
+
+// oneOfSeveral reports whether a device and another one are ports of one bond, bridge or virtual switch, which may have the address of one.
+func (h host) oneOfSeveral(dir string) bool {
+	return slices.ContainsFunc(h.glob(filepath.Join(dir, "net/*/upper_*")), func(upper string) bool {
+		return len(h.glob("sys/bus/pci/devices/*/net/*/"+filepath.Base(upper))) > 1
+	})
 }
 
 // deviceNode returns the NUMA node of an interface's device, in a folder, or that of all its ports.

@@ -146,6 +146,25 @@ func TestDevice(t *testing.T) {
 	}
 }
 
+// The ports of a virtual switch keep their addresses, and the switch has that of one of them.
+func TestPortOfASwitch(t *testing.T) {
+	files := map[string]string{
+		"sys/class/net/br-ex/address": "02:00:00:00:00:01\n", "sys/bus/pci/devices/0000:17:00.0/net/a/address": "02:00:00:00:00:01\n",
+		"sys/bus/pci/devices/0000:b1:00.0/net/b/address": "02:00:00:00:00:02\n", "sys/bus/pci/devices/0000:17:00.0/net/a/upper_ovs-system": "",
+	}
+	device := func() string {
+		pci, _, _ := fakeRoot(t, files).device("br-ex", nil)
+		return pci
+	}
+	if got := device(); got != "0000:17:00.0" {
+		t.Errorf("a switch of one port: %q", got)
+	}
+	files["sys/bus/pci/devices/0000:b1:00.0/net/b/upper_ovs-system"] = ""
+	if got := device(); got != "" {
+		t.Errorf("a switch of two: %q", got)
+	}
+}
+
 // A pod with a borrowed device measures over another interface: the device is never taken for that of the interface.
 func TestBorrowedDevice(t *testing.T) {
 	const variable = "PCIDEVICE_AMD_COM_SF_VF"

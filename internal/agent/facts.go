@@ -105,9 +105,13 @@ func place(cpu int, iface string) *strings.Replacer {
 func (h host) machineFacts(f facts) {
 	var numa []int
 	for _, node := range h.cpuNUMANodes() {
-		numa = append(numa, int(node))
+		numa = append(numa, max(0, int(node)))
 	}
 	f.set("numa.nodes", cpuset.New(numa...).String())
+	present, _ := result.ParseCPUs(h.read("sys/devices/system/cpu/present"))
+	if online, err := result.ParseCPUs(h.read("sys/devices/system/cpu/online")); err == nil {
+		f.set("cpu.offline", present.Difference(online).String())
+	}
 	f.set("runtime.sandbox", h.sandbox())
 	for _, key := range []string{"mm.thp", "mm.thp-defrag"} {
 		f.set(key, chosen(f[key]))
@@ -211,6 +215,12 @@ var virtual = []string{
 	"BHYVE", "Virtual Machine", "Apple Virtualization", "Firecracker",
 }
 
+// clouds are makers and models whose machines are virtual, unless the model says metal. Where a CPU has flags, these decide.
+var clouds = []string{
+	"Google Google Compute Engine", "Alibaba Cloud", "Huawei HUAWEICLOUD", "Huawei OpenStack", "Huawei Cloud", "Tencent Cloud", "DigitalOcean", "Hetzner", "Scaleway", "Vultr", "Akamai", "Linode",
+	"UpCloud", "Yandex", "OVHcloud",
+}
+
 // virtualVendors make devices of virtual machines only. Real cards may emulate virtio devices.
 var virtualVendors = []string{"0x1b36", "0x15ad", "0x80ee", "0x5853"}
 
@@ -233,6 +243,8 @@ func (h host) hypervisor(f facts, cpu int) string {
 		return yesNo(true)
 	case len(flags) > 0:
 		return yesNo(false)
+	case !strings.Contains(words[1], "metal") && slices.ContainsFunc(clouds, func(v string) bool { return strings.HasPrefix(words[0]+" "+words[1], v) }):
+		return yesNo(true)
 	}
 	return ""
 }

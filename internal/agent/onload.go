@@ -402,9 +402,10 @@ func preloads(list string) []string {
 
 // preloadFile returns Onload's library in /etc/ld.so.preload, which is loaded into every process.
 func (h host) preloadFile() string {
-	for _, path := range preloads(h.read("etc/ld.so.preload")) {
-		if onload.IsLibrary(path) {
-			return path
+	for line := range strings.Lines(h.read("etc/ld.so.preload")) {
+		paths, _, _ := strings.Cut(line, "#")
+		if i := slices.IndexFunc(preloads(paths), onload.IsLibrary); i >= 0 {
+			return preloads(paths)[i]
 		}
 	}
 	return ""

@@ -47,7 +47,7 @@ var runtimeDomains = []string{
 	"seccomp.security.alpha.kubernetes.io", "container.seccomp.security.alpha.kubernetes.io", "container.apparmor.security.beta.kubernetes.io",
 	"cri-resource-manager.intel.com", "koordinator.sh", "gocrane.io", "crane.io", "katalyst.kubewharf.io",
 	"qos.projectcalico.org", "bandwidth.cilium.io", "networking.gke.io", "tke.cloud.tencent.com",
-	"org.systemd", "org.criu", "org.opencontainers", "module.wasm.image", "multus-cni.io",
+	"org.systemd", "org.criu", "org.opencontainers", "module.wasm.image", "multus-cni.io", "workload.openshift.io", "alibabacloud.com",
 }
 
 // ofRuntime reports whether a key is in one of these domains. A key of older runtimes has no slash: io.kubernetes.cri-o.userns-mode.
@@ -64,7 +64,8 @@ func ofRuntime(key string) bool {
 func SetsUpPod(annotation, value string) bool {
 	switch annotation {
 	case AnnotationNetworks, "v1.multus-cni.io/default-network", "kubernetes.io/ingress-bandwidth", "kubernetes.io/egress-bandwidth",
-		"policy.cilium.io/proxy-visibility", "io.cilium.proxy-visibility", "volcano.sh/qos-level":
+		"policy.cilium.io/proxy-visibility", "io.cilium.proxy-visibility", "cpuset-scheduler", "cpu-policy",
+		"volcano.sh/qos-level", "volcano.sh/preemptable", "volcano.sh/cache-limit", "volcano.sh/quota-turbo", "volcano.sh/enable-quota-burst", "volcano.sh/quota-burst-time":
 		return true
 	case annotationAmbient, annotationKmesh:
 		return value != "disabled"

@@ -18,6 +18,8 @@ func TestSetsUpPod(t *testing.T) {
 			"io.katacontainers.config.hypervisor.default_vcpus", "dev.gvisor.flag.debug", "container.apparmor.security.beta.kubernetes.io/agent",
 			"qos.projectcalico.org/egressBandwidth", "qos.projectcalico.org/ingressPacketRate", "k8s.aliyun.com/egress-bandwidth", "kubernetes.io/ingress-bandwidth",
 			"koordinator.sh/qosClass", "qosclass.crane.io/cpuset", "qos.gocrane.io/cpu-manager", "katalyst.kubewharf.io/qos_level", "volcano.sh/qos-level", "ovn.kubernetes.io/mirror",
+			"target.workload.openshift.io/management", "resources.workload.openshift.io/agent", "alibabacloud.com/qosClass", "cpuset-scheduler", "cpu-policy",
+			"volcano.sh/preemptable", "volcano.sh/cache-limit", "volcano.sh/quota-turbo",
 		},
 		false: {
 			"k8s.v1.cni.cncf.io/network-status", "cni.projectcalico.org/podIP", "k8s.ovn.org/pod-networks", "kubernetes.io/psp", "cluster-autoscaler.kubernetes.io/safe-to-evict",

@@ -12,12 +12,16 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/text"
+	"github.com/tailgate-dev/tailgate/internal/tool"
 	tools "github.com/tailgate-dev/tailgate/internal/tool/all"
 )
 
 // mostTaken bounds the part of the measured time, 1/100, that others may take from the measuring CPU: other threads, waiting, a hypervisor.
 // TestMostTaken simulates how much longer round trips become.
 const mostTaken = 100
+
+// mostOfWake is the part of the wait that is the tool's own: from each wake-up until its CPU runs it.
+const mostOfWake = 20 * time.Microsecond
 
 // cpusExclusive checks that the endpoint's CPUs were chosen for it, and that the counters agree: a CPU manager keeps only other pods off
 // them, not the node's own threads, and containers may be given one cpuset together.
@@ -30,14 +34,14 @@ func cpusExclusive(e endpoint) finding {
 	own, elapsed := e.own.Deltas, e.own.Deltas["elapsed-ms"]*1000
 	others, counted := e.otherThreads()
 	waited, known := e.waited()
-	waited -= max(own["cgroup.stopped-us"], own["cgroup.throttled-us"])
+	waited -= max(own["cgroup.stopped-us"], own["cgroup.throttled-us"]) + e.own.VoluntarySwitches*mostOfWake.Microseconds()
 	switch away := e.ranElsewhere(); {
 	case away*mostTaken > elapsed:
-		return e.alone(unknown(f.expected, fmt.Sprintf("%s, but the program ran on other CPUs than those of TAILGATE_CPUS for %s", f.found, part(away, elapsed)),
-			"let it keep the affinity that it is started with"))
+		return e.alone(unknown(f.expected, fmt.Sprintf("%s, but the tool ran on other CPUs than those it was started on for %s", f.found, part(away, elapsed)),
+			"let a program keep its affinity, and keep agents that change cpusets off the pod"))
 	case counted && others*mostTaken > elapsed:
 		return e.alone(failed(f.expected, fmt.Sprintf("%s, but other threads ran on CPU %d for %s", f.found, e.own.MeasuringCPU, part(others, elapsed)), advice))
-	case !counted && known && waited*mostTaken > elapsed:
+	case known && waited*mostTaken > elapsed:
 		return e.alone(unknown(f.expected, fmt.Sprintf("%s, but the tool waited for CPU %d for %s", f.found, e.own.MeasuringCPU, part(waited, elapsed)), advice))
 	case counted:
 		f.found += fmt.Sprintf("; other threads ran on CPU %d for %s", e.own.MeasuringCPU, part(others, elapsed))
@@ -77,14 +81,20 @@ func (e endpoint) forks() bool {
 // opaque reports whether the tool is a user's program, of which the agent counts all CPUs, processes and threads.
 func (e endpoint) opaque() bool { return tools.Limits(e.spec.Tool).Opaque }
 
-// ranElsewhere returns how long a user's program ran on other CPUs than those that it was given, in µs, at least.
+// ranElsewhere returns how long the tool ran on other CPUs than those that it was given, in µs, at least. The agent counts all CPUs of a
+// user's program, and one of other tools, which use a second one for some messages.
 func (e endpoint) ranElsewhere() int64 {
 	busy, counted := e.own.Deltas["cpu.busy-ns"]
-	tool, told := e.own.Deltas["tool.cpu-ns"]
-	if !e.opaque() || !counted || !told {
+	ran, told := e.own.Deltas["tool.cpu-ns"]
+	if !counted || !told || !e.opaque() && e.usesMoreCPUs() {
 		return 0
 	}
-	return max(0, tool-busy) / 1000
+	return max(0, ran-busy) / 1000
+}
+
+func (e endpoint) usesMoreCPUs() bool {
+	driver, err := tools.Registry().Get(e.spec.Tool)
+	return err == nil && slices.ContainsFunc(e.cells, func(c result.Cell) bool { return tool.CPUsOf(driver, c.Cell, e.role) > 1 })
 }
 
 // cpusChosen checks that a CPU manager chose the CPUs: those that pods share may be as many.

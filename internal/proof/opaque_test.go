@@ -40,7 +40,7 @@ func TestOpaque(t *testing.T) {
 		"packets that the kernel never saw":  {v1alpha1.ProofAcceleration, []func(*world){grown(result.PathTCPOut, 5), grown(result.PathUDPOut, 0)}, "Unknown", "the kernel sent 5 packets"},
 		"its own CPUs":                       {v1alpha1.ProofCPUsExclusive, nil, "Proved", "other threads ran on CPU 2 for 10ms"},
 		"other threads on its CPUs":          {v1alpha1.ProofCPUsExclusive, []func(*world){delta("tool.cpu-ns", 4_000_000_000)}, "Failed", "other threads ran"},
-		"it took another CPU":                {v1alpha1.ProofCPUsExclusive, []func(*world){delta("tool.cpu-ns", 5_200_000_000)}, "Unknown", "ran on other CPUs than those of TAILGATE_CPUS for 200ms"},
+		"it took another CPU":                {v1alpha1.ProofCPUsExclusive, []func(*world){delta("tool.cpu-ns", 5_200_000_000)}, "Unknown", "ran on other CPUs than those it was started on for 200ms"},
 		"a little more than was counted":     {v1alpha1.ProofCPUsExclusive, []func(*world){delta("tool.cpu-ns", 5_050_000_000)}, "Proved", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -178,6 +178,8 @@ func (e Evidence) SeveralPlaces() string {
 		return "its CPUs are in several sockets (packages " + packages.String() + "), which the firmware or the kernel hides"
 	case slices.Contains(numa, "off"), slices.Contains(numa, "noacpi"), e.Facts["kernel.arg.acpi"] == "off":
 		return "the kernel was booted without the machine's NUMA nodes"
+	case e.Facts["cpu.offline"] != "" && e.OneNUMANode() && e.DeviceNUMANode >= 0 && e.DeviceNUMANode != e.CPUNUMANode:
+		return "CPUs " + e.Facts["cpu.offline"] + " are offline, and may be those of the device's NUMA node"
 	case e.Facts["cpu.hypervisor"] == "yes" && e.OneNUMANode():
 		return "it is the only one of a virtual machine, whose hypervisor may hide those of the machine"
 	}
