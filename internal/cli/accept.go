@@ -76,8 +76,7 @@ type operator struct {
 	selector       string
 	api            client.Client
 	stdout, stderr io.Writer
-	// self is the user; nil until the first request.
-	self *authenticationv1.SelfSubjectReview
+	self           *authenticationv1.SelfSubjectReview // the user; nil until the first request
 }
 
 func (o *operator) addFlags(cmd *cobra.Command) {
@@ -188,8 +187,11 @@ func (o *operator) accept(ctx context.Context, v *v1alpha1.LatencyVerification, 
 	if i < 0 {
 		return fmt.Errorf("LatencyVerification %s has no result %s; it has %s", v.Name, benchmark, orNone(known))
 	}
-	result := v.Status.History[i]
-	if err := say(o.stdout, "%s", described(v, result)); err != nil {
+	result, has := v.Status.History[i], v.Status.Identity
+	identity := text.Of(slices.Sorted(maps.Keys(has)), func(key string) string { return text.Printable(key+"="+has[key], maxShown) })
+	err := say(o.stdout, "%s: %s (%s) with peer %s, %s, UID %s\nnode %s: %s\n", result.Benchmark, result.Outcome,
+		text.Printable(result.Reason, maxShown), result.Peer, result.CompletionTime.UTC().Format(time.RFC3339), result.UID, v.Spec.NodeName, orNone(identity))
+	if err != nil {
 		return err
 	}
 	after, err := o.ask(ctx, v, v1alpha1.FieldAccept, func(spec *v1alpha1.LatencyVerificationSpec, by v1alpha1.UserRequest) {
@@ -206,12 +208,6 @@ func (o *operator) accept(ctx context.Context, v *v1alpha1.LatencyVerification, 
 		return fmt.Errorf("it is no longer accepted: node %s is %s: %s", after.Spec.NodeName, after.Status.State, after.Status.Verified().Message)
 	}
 	return say(o.stdout, "%s accepted: node %s is %s\n", benchmark, after.Spec.NodeName, after.Status.State)
-}
-
-func described(v *v1alpha1.LatencyVerification, r v1alpha1.VerificationResult) string {
-	identity := text.Of(slices.Sorted(maps.Keys(v.Status.Identity)), func(key string) string { return text.Printable(key+"="+v.Status.Identity[key], maxShown) })
-	return fmt.Sprintf("%s: %s (%s) with peer %s, %s, UID %s\nnode %s: %s\n", r.Benchmark, r.Outcome, text.Printable(r.Reason, maxShown), r.Peer,
-		r.CompletionTime.UTC().Format(time.RFC3339), r.UID, v.Spec.NodeName, orNone(identity))
 }
 
 // maxShown is the largest length, in bytes, of a part of a result that is shown.

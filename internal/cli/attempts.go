@@ -19,7 +19,6 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/pods"
-	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/summary"
 	"github.com/tailgate-dev/tailgate/internal/text"
@@ -53,11 +52,10 @@ func attempts(ctx context.Context, c *cluster, benchmark, form string) ([]byte, 
 	if err := read(ctx, api, subject{benchmarks, benchmarks.key(namespace, benchmark)}, b); err != nil {
 		return nil, err
 	}
-	var out bytes.Buffer
 	if form == "json" {
-		err := report.WriteJSON(&out, map[string]any{"attempts": b.Status.Attempts, "active": b.Status.Active})
-		return out.Bytes(), err
+		return result.EncodeJSON(map[string]any{"attempts": b.Status.Attempts, "active": b.Status.Active})
 	}
+	var out bytes.Buffer
 	fmt.Fprintf(&out, "%s/%s: %s\n", b.Namespace, b.Name, summary.Standing(b))
 	if err := pastAttempts(&out, b.Status.Attempts); err != nil {
 		return nil, fmt.Errorf("writing the attempts: %w", err)
@@ -124,8 +122,7 @@ func activeAttempt(ctx context.Context, w io.Writer, c *cluster, api client.Clie
 		}
 		fmt.Fprintln(w, standingOf(pod))
 		if len(pod.Status.ContainerStatuses) == 0 || pod.Status.ContainerStatuses[0].State.Waiting != nil {
-			// There is no log yet.
-			continue
+			continue // There is no log yet.
 		}
 		lines, err := lastWords(ctx, c, key)
 		if err != nil {
@@ -190,8 +187,7 @@ func lastWords(ctx context.Context, c *cluster, pod types.NamespacedName) ([]str
 		last = last[max(0, len(last)-mostLines):]
 	}
 	if err := lines.Err(); err != nil {
-		// The lines read so far are not the end of the log.
-		return nil, err
+		return nil, err // The lines read so far are not the end of the log.
 	}
 	return last, nil
 }

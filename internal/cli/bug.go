@@ -108,19 +108,18 @@ func (d *doctorCall) bug(ctx context.Context, args []string, noPods bool, progre
 	b.Kubernetes = strings.TrimSpace(version.GitVersion + " " + version.Platform)
 	b.Facts, err = d.observe(ctx)
 	b.miss("the doctor's facts", err)
-	for i := range b.Facts.Nodes {
-		if noPods && b.Facts.Nodes[i].NotLooked == "" {
-			b.Facts.Nodes[i].NotLooked = "no pods were wanted"
-		}
-	}
 	if err == nil && !noPods {
 		if err := d.inspect(ctx, &b.Facts, progress); err != nil {
 			return nil, err
 		}
 	}
 	for i := range b.Facts.Nodes {
-		for j := range b.Facts.Nodes[i].Pods {
-			withoutPrograms(&b.Facts.Nodes[i].Pods[j].Spec)
+		n := &b.Facts.Nodes[i]
+		if noPods && n.NotLooked == "" {
+			n.NotLooked = "no pods were wanted"
+		}
+		for j := range n.Pods {
+			withoutPrograms(&n.Pods[j].Spec)
 		}
 	}
 	b.Doctor = doctor.Diagnose(b.Facts)

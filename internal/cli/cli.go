@@ -1,8 +1,7 @@
 // Package cli implements kubectl-tailgate.
 //
 // A verb that prints one document writes it whole or not at all. An error is one line on standard
-// error that says what to do; the exit code is then 1, or 3 of verbs that exit by verdict, where 1
-// is Fail.
+// error that says what to do; the exit code is then 1, or 3 of a verb of which 1 means Fail.
 package cli
 
 import (
@@ -32,6 +31,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -64,8 +64,7 @@ const exitsByVerdict = "exits-by-verdict"
 // ended ends the command with an exit code; the output was written before.
 type ended struct {
 	code int
-	// err is printed on standard error; nil prints nothing.
-	err error
+	err  error // is printed on standard error; nil prints nothing
 }
 
 func (e ended) Error() string { return fmt.Sprintf("exit code %d: %v", e.code, e.err) }
@@ -241,16 +240,13 @@ func (c *cluster) client() (api client.Client, namespace string, err error) {
 }
 
 func newScheme() (*runtime.Scheme, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		v1alpha1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme, corev1.AddToScheme, nodev1.AddToScheme, schedulingv1.AddToScheme, resourcev1.AddToScheme, appsv1.AddToScheme, autoscalingv1.AddToScheme, apiextensionsv1.AddToScheme,
+	known := runtime.NewSchemeBuilder(
+		v1alpha1.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme, corev1.AddToScheme, nodev1.AddToScheme,
+		schedulingv1.AddToScheme, resourcev1.AddToScheme, appsv1.AddToScheme, autoscalingv1.AddToScheme, apiextensionsv1.AddToScheme,
 		admissionregistrationv1.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			return nil, err
-		}
-	}
-	return scheme, nil
+	)
+	scheme := runtime.NewScheme()
+	return scheme, known.AddToScheme(scheme)
 }
 
 // newMapper returns a mapper of the kinds that the command reads, so that it needs no discovery.
@@ -260,24 +256,21 @@ func newMapper() meta.RESTMapper {
 		gv := v1alpha1.GroupVersion
 		mapper.AddSpecific(gv.WithKind(k.name), gv.WithResource(k.plural), gv.WithResource(strings.ToLower(k.name)), k.scope)
 	}
-	for _, k := range []string{"ConfigMap", "Event", "Pod"} {
-		mapper.Add(corev1.SchemeGroupVersion.WithKind(k), meta.RESTScopeNamespace)
+	add := func(gv schema.GroupVersion, scope meta.RESTScope, kinds ...string) {
+		for _, k := range kinds {
+			mapper.Add(gv.WithKind(k), scope)
+		}
 	}
-	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
-	mapper.Add(authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), meta.RESTScopeRoot)
-	mapper.Add(authorizationv1.SchemeGroupVersion.WithKind("SubjectAccessReview"), meta.RESTScopeRoot)
-	for _, k := range []string{"DaemonSet", "Deployment", "StatefulSet"} {
-		mapper.Add(appsv1.SchemeGroupVersion.WithKind(k), meta.RESTScopeNamespace)
-	}
-	mapper.Add(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), meta.RESTScopeRoot)
-	for _, k := range []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} {
-		mapper.Add(admissionregistrationv1.SchemeGroupVersion.WithKind(k), meta.RESTScopeRoot)
-	}
-	mapper.Add(nodev1.SchemeGroupVersion.WithKind("RuntimeClass"), meta.RESTScopeRoot)
-	mapper.Add(schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"), meta.RESTScopeRoot)
-	for _, k := range []string{"DeviceClass", "ResourceSlice"} {
-		mapper.Add(resourcev1.SchemeGroupVersion.WithKind(k), meta.RESTScopeRoot)
-	}
+	add(corev1.SchemeGroupVersion, meta.RESTScopeNamespace, "ConfigMap", "Event", "Pod")
+	add(corev1.SchemeGroupVersion, meta.RESTScopeRoot, "Node")
+	add(authenticationv1.SchemeGroupVersion, meta.RESTScopeRoot, "SelfSubjectReview")
+	add(authorizationv1.SchemeGroupVersion, meta.RESTScopeRoot, "SubjectAccessReview")
+	add(appsv1.SchemeGroupVersion, meta.RESTScopeNamespace, "DaemonSet", "Deployment", "StatefulSet")
+	add(apiextensionsv1.SchemeGroupVersion, meta.RESTScopeRoot, "CustomResourceDefinition")
+	add(admissionregistrationv1.SchemeGroupVersion, meta.RESTScopeRoot, "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+	add(nodev1.SchemeGroupVersion, meta.RESTScopeRoot, "RuntimeClass")
+	add(schedulingv1.SchemeGroupVersion, meta.RESTScopeRoot, "PriorityClass")
+	add(resourcev1.SchemeGroupVersion, meta.RESTScopeRoot, "DeviceClass", "ResourceSlice")
 	network := foreign.Object().GroupVersionKind()
 	mapper.AddSpecific(network, network.GroupVersion().WithResource("network-attachment-definitions"),
 		network.GroupVersion().WithResource("network-attachment-definition"), meta.RESTScopeNamespace)
@@ -355,9 +348,8 @@ func (c *cluster) namespace() (namespace string, flagged bool, err error) {
 type screen struct {
 	out io.Writer
 	// width returns how many characters a line of the terminal has; nil if there is no terminal.
-	width func() int
-	// colored is true on a terminal, unless the user disabled colours.
-	colored bool
+	width   func() int
+	colored bool // true on a terminal, unless the user disabled colours
 
 	sync.Mutex
 	last string

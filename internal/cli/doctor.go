@@ -89,8 +89,7 @@ type doctorCall struct {
 	like     *v1alpha1.LatencyBenchmark
 	variants []v1alpha1.Variant
 
-	// imageless is why the image of no manager may be used.
-	imageless    error
+	imageless    error // why the image of no manager may be used
 	api          client.Client
 	podNamespace string
 	// call is the value of the label of the call's pods, and made counts them, for their names.
@@ -238,17 +237,15 @@ func (d *doctorCall) inspect(ctx context.Context, o *doctor.Observed, progress *
 	return nil
 }
 
-// node inspects one node: from a pod on the shared CPUs and a pod with whole CPUs at the same time, then with each network and
-// with Onload, one after the other, because no other CPU may be free. If the pod with whole CPUs fails, the pods that also
-// need them are not created.
+// node inspects a node from a pod on the shared CPUs and one with whole CPUs at once. Unless the
+// latter fails, each network and Onload follow in turn, because no other CPU may be free.
 func (d *doctorCall) node(ctx context.Context, o *doctor.Observed, n *doctor.Node) {
 	if n.NotLooked != "" {
 		return
 	}
 	shared := make(chan doctor.Look)
 	go func() { shared <- d.look(ctx, n, doctor.Look{Kind: doctor.KindShared}, pods.Inspection{}) }()
-	// As many as a benchmark gets.
-	cpus := int32(1)
+	cpus := int32(1) // As many as a benchmark gets.
 	if asked := d.like.CPUs(); asked != (v1alpha1.EndpointCPUs{}) {
 		cpus = max(asked.Client, asked.Server)
 	} else if o.Unseen["pods"] == "" && n.FreeCPUs() > 1 {
@@ -433,9 +430,8 @@ func (d *doctorCall) sweep(ctx context.Context) {
 	}
 }
 
-// connect lets nodes try the way to each other on the pod network and on each network that they have: two by two in the order of
-// their names, and the last with the first if their number is odd. The networks follow one another, because a node may have only one
-// free device.
+// connect lets nodes try the way to each other, two by two by name, the last with the first if odd,
+// on the pod network, then each of theirs in turn: a node may have only one free device.
 func (d *doctorCall) connect(ctx context.Context, o *doctor.Observed) {
 	for _, network := range append([]doctor.Network{{}}, o.Networks...) {
 		var ends []*doctor.Node

@@ -182,8 +182,8 @@ func (d *doctorCall) manager(ctx context.Context, api client.Reader, o *doctor.O
 	return nil
 }
 
-// managerOf returns Tailgate's manager, with a bench image if there is one, and its arguments. It passes over those that check refuses,
-// unless it is nil, and returns the error if there is no other.
+// managerOf returns Tailgate's manager, one with a bench image first, and its arguments. It passes
+// over those that check, unless nil, refuses, and returns the error if there is no other.
 func managerOf(ctx context.Context, api client.Reader, check func(*doctor.Manager) error) (*doctor.Manager, []string, error) {
 	list := &appsv1.DeploymentList{}
 	labels := client.MatchingLabels{"app.kubernetes.io/name": "tailgate", "app.kubernetes.io/component": "manager"}
@@ -213,8 +213,8 @@ func managerOf(ctx context.Context, api client.Reader, check func(*doctor.Manage
 	return first, nil, refused
 }
 
-// mayRunFor returns a check that a Deployment runs as a user that has the rights of the manager: a user who may write in any namespace
-// can give a Deployment the manager's labels, and an image that would then run beside the pods of others.
+// mayRunFor returns a check of the manager's rights: who may write in any namespace can give a
+// Deployment the manager's labels, and an image that would run beside the pods of others.
 func mayRunFor(ctx context.Context, api client.Client) func(*doctor.Manager) error {
 	return func(m *doctor.Manager) error {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
@@ -308,8 +308,7 @@ func sameSchema(a, b *apiextensionsv1.CustomResourceDefinition) bool {
 	return bytes.Equal(schema(a), schema(b))
 }
 
-// gateTaints finds DaemonSets named like multus and, for gates that taint, their nodes' DaemonSets
-// and Modules of Kernel Module Management that do not tolerate the taint.
+// gateTaints finds DaemonSets like multus, and suppliers that do not tolerate their gate's taint.
 func gateTaints(ctx context.Context, api client.Reader, o *doctor.Observed, nodes []corev1.Node) error {
 	suppliers, err := observe.Suppliers(ctx, api, func(s *appsv1.DaemonSet) {
 		if strings.Contains(s.Name, "multus") {

@@ -99,8 +99,7 @@ func (e *exporter) run(ctx context.Context, args []string, stdout io.Writer) err
 	if e.dir == "" {
 		return errors.New("--output: name the directory to write to")
 	}
-	// Everything is read before anything is written.
-	var all []export.Benchmark
+	var all []export.Benchmark // Everything is read before anything is written.
 	var names []string
 	for _, arg := range args {
 		m, err := e.loadWhole(ctx, arg)
@@ -111,11 +110,10 @@ func (e *exporter) run(ctx context.Context, args []string, stdout io.Writer) err
 			return fmt.Errorf("two of them are named %s: export them into different directories", m.Object.Name)
 		}
 		names, all = append(names, m.Object.Name), append(all, m)
-		err = export.MayWrite(filepath.Join(e.dir, m.Object.Name), e.overwrite)
-		if errors.Is(err, export.ErrExists) && !e.overwrite {
+		switch err := export.MayWrite(filepath.Join(e.dir, m.Object.Name), e.overwrite); {
+		case errors.Is(err, export.ErrExists) && !e.overwrite:
 			return fmt.Errorf("--output: %w; remove it, or replace it with --overwrite", err)
-		}
-		if err != nil {
+		case err != nil:
 			return fmt.Errorf("--output: %w", err)
 		}
 	}

@@ -298,8 +298,7 @@ func (b *likened) line(w *result.Workload) proof.WorkloadLine {
 
 const (
 	maxDifferences = 8
-	// maxThreadRows bounds the threads in a table, those that moved or ran first.
-	maxThreadRows = 20
+	maxThreadRows  = 20 // of the threads that moved or ran most
 )
 
 func inspectTable(all []inspected) []byte {

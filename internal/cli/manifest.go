@@ -74,10 +74,8 @@ func readManifest(file string, stdin io.Reader, kinds ...*kind) (*unstructured.U
 }
 
 const (
-	// maxManifest bounds a file with one object, as an API server does.
-	maxManifest = 3 << 20
-	// maxNodes bounds a file with nodes: 5,000 nodes with their images take 100 MiB.
-	maxNodes = 256 << 20
+	maxManifest = 3 << 20   // bytes of a file with one object, as of an API server's request
+	maxNodes    = 256 << 20 // bytes of a file with nodes: 5,000 with their images take 100 MiB
 )
 
 func kindOf(u *unstructured.Unstructured) *kind {
@@ -161,10 +159,9 @@ func inNamespace(u *unstructured.Unstructured, namespace string, flagged bool) e
 // documentEnd ends a YAML document. NewYAMLReader knows only the line that begins one.
 var documentEnd = regexp.MustCompile(`(?m)^\.\.\.[ \t]*(#.*)?\r?$`)
 
-// parseObjects reads a file as kubectl does: YAML, JSON, or both, in UTF-8 or, with a byte order
-// mark, UTF-16. It refuses what kubectl drops: duplicate keys, and text after a document.
+// parseObjects reads a file as kubectl does: YAML, JSON, or both, in UTF-8, of which it replaces
+// invalid bytes, or UTF-16. It refuses what kubectl drops: duplicate keys, text after a document.
 func parseObjects(content []byte) ([]*unstructured.Unstructured, error) {
-	// Like kubectl, it replaces bytes that are not UTF-8.
 	text, _, err := transform.Bytes(unicode.BOMOverride(unicode.UTF8.NewDecoder()), content)
 	if err != nil {
 		return nil, err
@@ -220,8 +217,7 @@ func jsonStream(text []byte) (each []json.RawMessage, ok bool) {
 
 // yamlDocument converts a YAML document to JSON; it returns nothing for one without content.
 func yamlDocument(text []byte) ([]json.RawMessage, error) {
-	// kubectl's parser decides values, as yes is true, but ignores duplicate keys and the rest. It
-	// is first: it refuses files that aliases make large.
+	// kubectl's parser ignores duplicate keys, but decides values, and refuses large aliases.
 	raw, err := yaml.ToJSON(text)
 	if err != nil {
 		return nil, err
@@ -250,8 +246,7 @@ func yamlDocument(text []byte) ([]json.RawMessage, error) {
 // mergeKey is the key whose value is one or several mappings to merge into the mapping that has it.
 const mergeKey = "<<"
 
-// distinctKeys refuses a mapping with a key twice, or a merge key that kubectl and YAML read
-// differently: for kubectl the last of equal keys counts, in YAML always the mapping's own.
+// distinctKeys refuses a key twice, and a merge key after keys that it overrides only for kubectl.
 func distinctKeys(n *yamlv3.Node) error {
 	if n.Kind == yamlv3.MappingNode {
 		seen := map[string]bool{}

@@ -166,8 +166,7 @@ func planGate(ctx context.Context, g *glimpse, of *v1alpha1.LatencyGate, notes [
 	if b == nil {
 		b = &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: of.Spec.Namespace, Name: of.Name}, Spec: of.Spec.Template.Benchmark()}
 	}
-	// Any of the pairs is enough for the gate to begin.
-	var clients, servers []string
+	var clients, servers []string // Any of the pairs is enough for the gate to begin.
 	for _, wave := range out.Waves {
 		for _, pair := range wave {
 			clients, servers = append(clients, pair.ClientNode), append(servers, pair.ServerNode)

@@ -87,19 +87,16 @@ func newUnstructured(k *kind) *unstructured.Unstructured {
 	return u
 }
 
-// copied returns a copy under another name with all that a user specified, also fields unknown
-// here. It drops Tailgate's labels and annotations, which describe the old object's owner, but not
-// its series, and kubectl's, which describe how it was applied.
+// copied returns a copy under another name, with unknown fields too. It drops the labels and
+// annotations of the old owner, from Tailgate except the series, and of the apply, from kubectl.
 func copied(k *kind, old *unstructured.Unstructured, name string) *unstructured.Unstructured {
 	u := newUnstructured(k)
 	u.SetNamespace(old.GetNamespace())
 	u.SetName(name)
 	u.Object["spec"] = old.DeepCopy().Object["spec"]
 	foreign := func(key, _ string) bool {
-		if key == v1alpha1.LabelSeries {
-			return false
-		}
-		return strings.HasPrefix(key, v1alpha1.GroupVersion.Group+"/") || key == v1alpha1.LabelManagedBy || strings.HasPrefix(key, "kubectl.kubernetes.io/")
+		ours := strings.HasPrefix(key, v1alpha1.GroupVersion.Group+"/") || key == v1alpha1.LabelManagedBy
+		return ours && key != v1alpha1.LabelSeries || strings.HasPrefix(key, "kubectl.kubernetes.io/")
 	}
 	for _, part := range []struct {
 		of  map[string]string

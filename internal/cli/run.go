@@ -123,7 +123,6 @@ func (r *runner) manifestOf(ctx context.Context, stdin io.Reader, s *screen) (*u
 	return r.manifest(r.file, stdin, benchmarks, matrices)
 }
 
-// print prints a manifest, as kubectl does for --dry-run=client.
 func (r *runner) print(manifest *unstructured.Unstructured, stdout io.Writer) error {
 	form := cmp.Or(r.form, "yaml")
 	if err := oneOf("--output", form, []string{"yaml", "json"}); err != nil {
@@ -216,8 +215,7 @@ type progress struct {
 	// run is the active run while tools measure; since is when it was seen first.
 	run   string
 	since time.Time
-	// step is the step that was shown last, if there is no terminal.
-	step string
+	step  string // the step that was shown last, if there is no terminal
 }
 
 func (p *progress) look(b *v1alpha1.LatencyBenchmark) {

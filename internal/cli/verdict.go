@@ -24,10 +24,8 @@ import (
 )
 
 const (
-	// leastFiles is the least number of rounds of a side of which files are judged.
-	leastFiles = 6
-	// leastRatio is the least ratio that is no mistake in the unit of a side.
-	leastRatio = 0.01
+	leastFiles = 6    // rounds of a side, to judge files
+	leastRatio = 0.01 // that is no mistake in the unit of a side
 )
 
 type filesVerdict struct {

@@ -25,8 +25,7 @@ type serverVersion struct {
 }
 
 type clientVersion struct {
-	// Version is the tag of a release, or a pseudo-version.
-	Version string `json:"version"`
+	Version string `json:"version"` // the tag of a release, or a pseudo-version
 	// Revision is the commit; empty for a build without version control.
 	Revision string `json:"revision,omitempty"`
 	Go       string `json:"go"`

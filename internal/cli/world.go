@@ -28,10 +28,9 @@ import (
 
 // glimpse reads what the user may read, or given nodes. What it cannot read counts as absent.
 type glimpse struct {
-	// Client is a client of the API server; nil without a cluster.
-	client.Client
-	scheme *runtime.Scheme
-	nodes  []corev1.Node
+	client.Client // of the API server; nil without a cluster
+	scheme        *runtime.Scheme
+	nodes         []corev1.Node
 	// unseen could not be read: KIND NAME, or KIND; kinds are their kinds.
 	unseen []string
 	kinds  []schema.GroupVersionKind
