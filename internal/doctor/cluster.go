@@ -257,8 +257,7 @@ func mtus(o Observed) []Line {
 			ends++
 		}
 		switch {
-		case ends < 2:
-			// There is nothing to compare.
+		case ends < 2: // There is nothing to compare.
 		case len(byMTU) > 1:
 			lines = append(lines, advice{"messages larger than the smaller MTU are lost or fragmented; results do not verify",
 				"set one MTU on the PFs and VFs of all nodes, and on the switch between them"}.err(subject, "%s", byValue(byMTU))...)

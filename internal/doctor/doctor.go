@@ -1,6 +1,5 @@
-// Package doctor decides whether a cluster is suitable for latency measurements. It turns observations into one line for each
-// check, with a level, the effect on latency and the remedy. It does no I/O: kubectl tailgate doctor makes the observations, as
-// does the agent in its inspect pods.
+// Package doctor decides whether a cluster suits latency measurements: it turns observations of the
+// command and of its inspect pods into lines with level, effect and remedy. It does no I/O.
 package doctor
 
 import (
@@ -174,8 +173,7 @@ func Diagnose(o Observed) Report {
 			for _, l := range check.lines(o, n) {
 				l.Node, l.Check = n.Node.Name, cmp.Or(check.name, l.Check)
 				if l.Level == Warning && slices.Contains(simulated, n.Node.Name) {
-					// Results of a simulation say so; its speed does not matter.
-					l.Level, l.Effect, l.Remedy = Good, "", ""
+					l.Level, l.Effect, l.Remedy = Good, "", "" // Results say so; its speed does not matter.
 				}
 				r.Lines = append(r.Lines, l)
 			}
@@ -209,11 +207,21 @@ var (
 		lines func(Observed, Node) []Line
 	}{
 		{"node", nodeState}, {"inspect", inspect}, {"cpu-manager", cpuManager}, {"free-cpus", freeCPUs}, {"neighbours", neighbours},
-		{"topology", topology}, {"smt", smt}, {"isolation", isolation}, {"", disturbed}, {"governor", governor}, {"c-states", idleStates},
-		{"clock", clock}, {"mitigations", mitigations}, {"kernel", kernel}, {"hypervisor", hypervisor}, {"hugepages", hugepages},
-		{"nics", nics}, {"devices", devices}, {"attachment", ofNetworks(attached)}, {"interface", ofNetworks(attachedInterface)}, {"onload", onload},
+		{"topology", topology}, {"smt", seeing(smt)}, {"isolation", seeing(isolation)}, {"", seeing(disturbed)},
+		{"governor", seeing(governor)}, {"c-states", seeing(idleStates)}, {"clock", seeing(clock)}, {"mitigations", seeing(mitigations)},
+		{"kernel", seeing(kernel)}, {"hypervisor", seeing(hypervisor)}, {"hugepages", hugepages}, {"nics", seeing(nics)}, {"devices", devices}, {"attachment", ofNetworks(attached)}, {"interface", ofNetworks(attachedInterface)}, {"onload", onload},
 	}
 )
+
+// seeing returns a check of what a pod on the node saw, if one did.
+func seeing(check func(*result.Inspection) []Line) func(Observed, Node) []Line {
+	return func(_ Observed, n Node) []Line {
+		if i := n.seen(); i != nil {
+			return check(i)
+		}
+		return nil
+	}
+}
 
 func good(subject, format string, args ...any) []Line {
 	return []Line{{Subject: subject, Level: Good, Found: fmt.Sprintf(format, args...)}}
@@ -274,8 +282,8 @@ func (n Node) seen() *result.Inspection {
 	return any
 }
 
-// Table returns a report as text: the lines that are not good, or all, the worst first, with effect
-// and remedy; then one line for the cluster and each node. paint colours words by level, or is nil.
+// Table returns a report as text: lines that are not good, or all, the worst first; then one for
+// each place. paint colours words by level, or is nil.
 func (r Report) Table(all bool, paint func(Level, string) string) string {
 	if paint == nil {
 		paint = func(_ Level, word string) string { return word }

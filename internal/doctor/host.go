@@ -17,8 +17,7 @@ import (
 )
 
 // smt checks whether other processes may run on the SMT sibling of the CPU.
-func smt(_ Observed, n Node) []Line {
-	i := n.seen()
+func smt(i *result.Inspection) []Line {
 	sibling := i.Fact("cpu.smt.sibling")
 	if sibling == "" && i.Fact("cpu.smt.active") == "0" {
 		sibling = "none"
@@ -37,8 +36,7 @@ func smt(_ Observed, n Node) []Line {
 }
 
 // isolation checks whether the kernel keeps its threads and timer ticks off the CPU.
-func isolation(_ Observed, n Node) []Line {
-	i := n.seen()
+func isolation(i *result.Inspection) []Line {
 	isolated, quiet := i.Fact("cpu.isolated"), i.Fact("cpu.nohz-full")
 	if isolated == "" && quiet == "" {
 		return nil
@@ -79,9 +77,8 @@ var disturbances = []struct {
 }
 
 // disturbed checks settings that disturb a measurement on a CPU that is otherwise set up well.
-func disturbed(_ Observed, n Node) []Line {
+func disturbed(i *result.Inspection) []Line {
 	var lines []Line
-	i := n.seen()
 	for _, d := range disturbances {
 		value := i.Fact(d.fact)
 		if value == "" {
@@ -97,11 +94,8 @@ func disturbed(_ Observed, n Node) []Line {
 	return lines
 }
 
-func governor(_ Observed, n Node) []Line {
-	i := n.seen()
+func governor(i *result.Inspection) []Line {
 	switch g := i.Fact("cpu.governor"); {
-	case i == nil:
-		return nil
 	case g == "performance":
 		return good("", "performance (%s)", cmp.Or(i.Fact("cpu.freq-driver"), "driver not reported"))
 	case g != "":
@@ -118,10 +112,8 @@ func governor(_ Observed, n Node) []Line {
 
 const longestWake = 10 // µs of exit latency, above which an idle state is too deep
 
-// idleStates checks how deep the CPU's idle states are: those that the kernel may choose, and, where the inspect pod had the CPU
-// for itself, those that it chose.
-func idleStates(_ Observed, n Node) []Line {
-	i := n.seen()
+// idleStates checks how deep the idle states are that the kernel may choose or, if known, chose.
+func idleStates(i *result.Inspection) []Line {
 	states, entered := i.Fact("cpu.cstates"), strings.Split(i.Fact("cpu.cstates-entered"), ", ")
 	limit, err := strconv.Atoi(i.Fact("cpu.pm-qos-us"))
 	if err != nil || limit == 0 { // not limited
@@ -129,9 +121,8 @@ func idleStates(_ Observed, n Node) []Line {
 	}
 	deepest, wake, chosen := "", 0, 0
 	for state := range strings.SplitSeq(states, ", ") {
-		// States in brackets are disabled.
 		fields := strings.Fields(state)
-		if len(fields) < 2 || strings.HasPrefix(state, "[") {
+		if len(fields) < 2 || strings.HasPrefix(state, "[") { // It is disabled.
 			continue
 		}
 		us, err := strconv.Atoi(strings.TrimSuffix(fields[len(fields)-1], "us"))
@@ -151,8 +142,6 @@ func idleStates(_ Observed, n Node) []Line {
 		found += fmt.Sprintf("; pm_qos forbids those with an exit latency above %d µs", limit)
 	}
 	switch {
-	case i == nil:
-		return nil
 	case states == "" && i.Fact("kernel.arg.idle") != "":
 		return good("", "none: the kernel was booted with idle=%s", i.Fact("kernel.arg.idle"))
 	case states == "" && i.Virtual():
@@ -171,11 +160,7 @@ func idleStates(_ Observed, n Node) []Line {
 	return good("", "%s", found)
 }
 
-func clock(_ Observed, n Node) []Line {
-	i := n.seen()
-	if i == nil {
-		return nil
-	}
+func clock(i *result.Inspection) []Line {
 	const remedy = "find the reason in the kernel's log why it did not use the TSC (unstable, or not invariant); if the TSC is reliable on this machine, boot with tsc=reliable"
 	switch source := i.Evidence.Clocksource; source {
 	case "":
@@ -189,11 +174,7 @@ func clock(_ Observed, n Node) []Line {
 	}
 }
 
-func kernel(_ Observed, n Node) []Line {
-	i := n.seen()
-	if i == nil {
-		return nil
-	}
+func kernel(i *result.Inspection) []Line {
 	preemption := "preemption not reported"
 	words := strings.Fields(i.Fact("kernel.version"))
 	if at := slices.IndexFunc(words, func(word string) bool { return strings.HasPrefix(word, "PREEMPT") }); at >= 0 {
@@ -215,8 +196,7 @@ func kernel(_ Observed, n Node) []Line {
 	return good("", "%s, %s, %s", cmp.Or(i.Evidence.Kernel, "release not reported"), preemption, arguments)
 }
 
-func hypervisor(_ Observed, n Node) []Line {
-	i := n.seen()
+func hypervisor(i *result.Inspection) []Line {
 	machine := strings.Join(strings.Fields(i.Fact("dmi.sys_vendor")+" "+i.Fact("dmi.product_name")), " ")
 	switch i.Fact("cpu.hypervisor") {
 	case "yes":
@@ -277,9 +257,8 @@ func fitting(file, part string) string {
 	return ""
 }
 
-// atEntry returns whether the mitigation of a weakness, given by its file and the kernel's text, works at each entry to the
-// kernel or each return, and whether all parts of the text are known. A text that begins with Vulnerable may name a mitigation
-// that works, though not completely.
+// atEntry returns whether the mitigation in a weakness's file works at each entry to the kernel or
+// return, also if the text begins with Vulnerable, and whether all parts of the text are known.
 func atEntry(file, state string) (works, known bool) {
 	known = true
 	for part := range strings.FieldsFuncSeq(strings.ToLower(state), func(r rune) bool { return r == ';' || r == ',' }) {
@@ -299,11 +278,7 @@ func atEntry(file, state string) (works, known bool) {
 }
 
 // mitigations checks the additional cost of each entry to the kernel.
-func mitigations(_ Observed, n Node) []Line {
-	i := n.seen()
-	if i == nil {
-		return nil
-	}
+func mitigations(i *result.Inspection) []Line {
 	active := 0
 	var slow, strange []string
 	for key, state := range i.Evidence.Facts {

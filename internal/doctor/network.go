@@ -16,11 +16,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-func nics(_ Observed, n Node) []Line {
-	i := n.seen()
-	if i == nil {
-		return nil
-	}
+func nics(i *result.Inspection) []Line {
 	if len(i.NICs) == 0 {
 		return good("", "none on the PCI bus")
 	}
@@ -52,8 +48,7 @@ func devices(o Observed, n Node) []Line {
 	for _, network := range o.Networks {
 		name := network.Resource
 		if name == "" || slices.Contains(seen, name) || o.Capacity[corev1.ResourceName(name)] == 0 {
-			// If nothing provides the resource, networks reports this.
-			continue
+			continue // If nothing provides the resource, networks reports this.
 		}
 		seen = append(seen, name)
 		lines = append(lines, device(o, n, name)...)

@@ -63,8 +63,7 @@ func inspect(_ Observed, n Node) []Line {
 		if preflight.NodeReady(n.Node) && !n.Node.Spec.Unschedulable {
 			return unknown("", "not checked: "+n.NotLooked, "run doctor again later")
 		}
-		// nodeState reports this.
-		return nil
+		return nil // nodeState reports this.
 	}
 	var image string
 	for _, l := range n.Looks {
@@ -97,8 +96,7 @@ func lacksCPU(t *pods.Trouble) bool {
 	return t != nil && t.Outcome == v1alpha1.OutcomeUnschedulable && strings.Contains(t.Said, "Insufficient cpu")
 }
 
-// cpuManager checks whether a guaranteed pod that requested whole CPUs got them exclusively: a pod without such a request, which
-// ran at the same time, must not be allowed to use them.
+// cpuManager checks whether a guaranteed pod got whole CPUs that a pod without them may not use.
 func cpuManager(_ Observed, n Node) []Line {
 	bad := advice{"other processes of the node share the CPU with the tool: stalls of milliseconds in the tail; results do not verify",
 		"set cpuManagerPolicy: static and reservedSystemCPUs in the kubelet's configuration, remove its cpu_manager_state, and restart it"}
@@ -168,8 +166,7 @@ func perNUMANode(n Node) string {
 		return ""
 	}
 	var parts []string
-	// The numbers have no leading zeros.
-	byNumber := func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) }
+	byNumber := func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) } // no leading zeros
 	for _, node := range slices.SortedFunc(maps.Keys(l.Inspection.NUMA), byNumber) {
 		cpus, err := result.ParseCPUs(l.Inspection.NUMA[node])
 		if err != nil {
