@@ -16,7 +16,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// Errors of a form, for errors.Is.
 var (
 	ErrUnknownForm   = errors.New("unknown format")
 	ErrNothingToShow = errors.New("nothing to show") // of a form that cannot show the results

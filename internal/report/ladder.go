@@ -21,9 +21,8 @@ type ladderTable struct {
 	lines   [][]string
 }
 
-// ladder prints a table for each variant and cell, with the percentiles of each round and all, up
-// to the highest that a stored histogram gives. An open loop with both start times has one from the
-// intended and one from the actual send. Captures have their own.
+// ladder prints each round's percentiles and those of all, by variant and cell. An open loop's
+// intended and actual send, and captures, have tables of their own.
 func ladder(w io.Writer, s sheet) error {
 	var all []ladderTable
 	for _, one := range AllSeries(s.benchmark, s.runs) {
@@ -183,12 +182,10 @@ func publishedLines(columns []tool.Own, shown func(int64) int64) [][]string {
 	return append(lines, ladderLine("MAX", columns, func(own tool.Own) (us, events string) { return micros(shown(own.MaxNs)), fmt.Sprint(own.Count) }))
 }
 
-// Series is the stored latencies of a variant's cell, by round. A cell may have several: its
-// result's, those counted from the actual send, and those that the server captured.
+// Series is the latencies of a cell by round: its result's, from the actual send, or captured.
 type Series struct {
-	Variant v1alpha1.Variant
-	// Cell is its name. Name has a suffix for the actual send and for captures.
-	Cell, Name string
+	Variant    v1alpha1.Variant
+	Cell, Name string // Name has a suffix for the actual send and for captures
 	// LatencyType is what is measured, CountedFrom a rate's send: Intended or Actual.
 	LatencyType v1alpha1.ResultLatencyType
 	CountedFrom string

@@ -17,11 +17,9 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// networks prints each network's mean latency and bandwidth: a table for each protocol, a row for
-// each network, a column for each cell and MTU; a second one has the rounds' range.
-//
-// A network at several MTUs has variants with names such as vf-1500 and vf-9000, which form the row
-// vf. A variant's MTU is the one that its endpoints observed, or the smallest.
+// networks prints mean latencies and bandwidths, and the rounds' range, in a table for each
+// protocol: networks are rows, cells and MTUs columns. Variants such as vf-1500 and vf-9000 form
+// the row vf, and a variant's MTU is the one that its endpoints observed, or the smallest.
 func networks(w io.Writer, s sheet) error {
 	if len(s.benchmark.Status.Results) == 0 {
 		return fmt.Errorf("%w: no cell has a result", ErrNothingToShow)
@@ -207,5 +205,4 @@ func (s sheet) between(r v1alpha1.CellResult) string {
 	return micros(shown(slices.Min(means))) + "-" + micros(shown(slices.Max(means)))
 }
 
-// megabits formats a bit rate in whole megabits per second.
 func megabits(bitsPerSecond int64) string { return fmt.Sprintf("%.0f", float64(bitsPerSecond)/1e6) }

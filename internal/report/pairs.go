@@ -21,9 +21,8 @@ const (
 	mostPairs = 20
 )
 
-// Pairs writes every pair's p50 and p99 for each cell and variant, from the status of the pairs'
-// benchmarks: matrices of up to 20 nodes, the distribution, and the slowest pairs; pairs without
-// results last, with their state. The error wraps ErrNothingToShow without round trips.
+// Pairs writes p50 and p99 of all pairs for each cell: matrices of up to 20 nodes, the distribution
+// and the slowest pairs, from the status. The error wraps ErrNothingToShow without round trips.
 func Pairs(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []*v1alpha1.LatencyBenchmark) error {
 	cells := PairCells(pairs)
 	waiting := WithoutResults(pairs)

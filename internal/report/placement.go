@@ -13,8 +13,7 @@ import (
 
 const foundWidth = 36 // of an endpoint's column: with the check, two fit into 120 characters
 
-// placements writes a line for each variant: where it was measured, and whether as requested.
-// Variants without verified placement, or all if all is true, have a table of both ends' checks.
+// placements writes a line for each variant, or if unverified or all is true, both ends' checks.
 func placements(w io.Writer, variants []v1alpha1.Variant, endpoints []v1alpha1.Endpoint, all bool) error {
 	separator := "\n"
 	for _, v := range variants {

@@ -18,9 +18,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// Table writes a benchmark's results for people: a line for each cell, the limits of the numbers, the verdict, and the
-// placement of each variant, with all checks if the placement is not verified. If there are several variants, each cell has
-// a table of its own with ratios to the first variant.
+// Table writes results for people: cells or, with several variants, a table for each with ratios to
+// the first; then the limits, the verdict and placements, with all checks of unverified ones.
 func Table(w io.Writer, b *v1alpha1.LatencyBenchmark) error { return table(w, b, false) }
 
 func table(w io.Writer, b *v1alpha1.LatencyBenchmark, all bool) error {
@@ -230,9 +229,8 @@ func ByCell(results []v1alpha1.CellResult) [][]v1alpha1.CellResult {
 	return grouped(results, func(r v1alpha1.CellResult) string { return r.Name })
 }
 
-// comparison returns a table for each cell that measured round trips: a line for each variant, with ratios to the reference.
-// A table has the percentiles that any of the variants has; with those up to p99.99 it fits into 120 columns, and with p99.999
-// into 126. The form matrix has the others.
+// comparison returns a table for each cell: a line for each variant, with ratios to the reference
+// and the percentiles that any has. To p99.99 it fits into 120 columns, to p99.999 into 126.
 func comparison(reference string, results []v1alpha1.CellResult) []resultTable {
 	var all []resultTable
 	for _, rows := range ByCell(answered(results)) {
