@@ -19,9 +19,8 @@ import (
 )
 
 type benchmark struct {
-	ID string // the prefix of the names of its parts in the page
-	// Name distinguishes the benchmark from all others in the report.
-	Namespace, Name string
+	ID              string // the prefix of the names of its parts in the page
+	Namespace, Name string // Name distinguishes the benchmark from all others in the report
 	Facts           [][2]string
 	Simulated       bool
 	Standing        string // the state of a benchmark that is not complete; empty if it is

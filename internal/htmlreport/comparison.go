@@ -213,8 +213,7 @@ func judgedRules(rules []v1alpha1.Rule, verdicts []v1alpha1.RuleVerdict) []judge
 	return all
 }
 
-// draw makes the picture. A ratio, a latency or a throughput has an axis of multiples of the limit; numbers of messages, which may be 0,
-// have one of differences from it.
+// draw makes the picture, on an axis of multiples of the limit, of messages of differences from it.
 func (j *judgedRule) draw(limit float64) {
 	value := func(text string) *float64 {
 		if v, err := strconv.ParseFloat(text, 64); err == nil {

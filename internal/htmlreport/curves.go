@@ -13,8 +13,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// Curves are drawn at pointsPerDecade percentiles for each power of ten of 1/(1-p), over so many decades. Each point is a
-// percentile of the samples; points are not averaged or interpolated.
+// Curves have pointsPerDecade percentiles of the samples, not interpolated, per decade of 1/(1-p).
 const (
 	pointsPerDecade = 24
 	decades         = 8

@@ -1,8 +1,6 @@
-// Package htmlreport writes benchmarks' results as one self-contained HTML file: style, script and
-// data are inside, and its content security policy forbids all else. It is pure and deterministic.
-//
-// It shows stored results and draws no conclusions of its own: figures, ratios and verdicts come from the packages report,
-// compare and verdict. Every plot has its figures in a table below.
+// Package htmlreport writes results as one self-contained HTML file, whose content security policy
+// forbids all else. It is pure and deterministic, and draws no conclusions: figures, ratios and
+// verdicts come from report, compare and verdict. Every plot has its figures in a table below.
 package htmlreport
 
 import (

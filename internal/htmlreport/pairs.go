@@ -43,8 +43,7 @@ const (
 	mostWorst    = 10
 )
 
-// steps are the lowest figures of the colours h1 to h8, in percent of the pairs' median: noise does
-// not look like a difference, and one slow or fast pair does not change other colours.
+// steps are the lowest figures of h1 to h8, in percent of the median, which one pair does not move.
 var steps = []int64{50, 80, 95, 105, 125, 150, 200, 400}
 
 func level(ns, median int64) int {

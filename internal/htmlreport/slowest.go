@@ -45,8 +45,7 @@ var places = []place{
 	{tool.WhereNeither, "neither", "neither"}, {tool.WhereUndetermined, "unknown", "unknown"},
 }
 
-// A page shows about slowSamplesOfAPage, but fewestSlowSamples of each round: twenty cells in ten
-// rounds must stay below one megabyte, of which the courses take nine tenths.
+// A page shows about slowSamplesOfAPage, at least fewestSlowSamples of a round, to stay below 1 MB.
 const (
 	slowSamplesOfAPage = 400
 	fewestSlowSamples  = 2

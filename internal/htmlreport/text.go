@@ -97,8 +97,7 @@ func plural(n int, one string) string {
 	return fmt.Sprintf("%d %ss", n, one)
 }
 
-// Paper does not scroll, and browsers cut what is wider: a wide table is divided into tables that
-// fit on A4. Widths are in points, estimated from above for the print style.
+// Browsers cut wide tables, which are divided for A4. Widths are in points, estimated from above.
 const (
 	paperWidth    = 510 // A4 without margins, 527, with a reserve for other fonts
 	charWidth     = 4.1
