@@ -74,8 +74,8 @@ type Written struct {
 	ManifestSHA256 string // in hexadecimal; it covers all files
 }
 
-// Write creates a benchmark's directory, completely or not at all; equal results give equal bytes.
-// The error wraps ErrExists if it exists, unless it is an export and replace is true.
+// Write creates a benchmark's directory, whole or not at all; equal results give equal bytes. The
+// error wraps ErrExists if it exists, unless it is an export and replace is true.
 func Write(dir string, b Benchmark, replace bool) (Written, error) {
 	if err := MayWrite(dir, replace); err != nil {
 		return Written{}, err

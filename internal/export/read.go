@@ -49,9 +49,8 @@ func IsExport(dir string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// Read reads and verifies an export: files by the manifest, the LatencyBenchmark by its kind's
-// definition, stored results by the status. The error wraps ErrNone without a manifest, and
-// ErrDamaged if a file differs from it.
+// Read verifies files by the manifest, the object by its kind's definition and results by its
+// status. The error wraps ErrNone without a manifest, and ErrDamaged if a file differs from it.
 func Read(ctx context.Context, fsys fs.FS) (Benchmark, error) {
 	m, err := readManifest(fsys)
 	if err != nil {
@@ -210,8 +209,7 @@ func (m manifest) object(ctx context.Context, from source) (Benchmark, error) {
 	return b, nil
 }
 
-// parse reads an object of a kind and drops unknown fields. The known ones are checked before any
-// is decoded: some values, such as the quantity 1e99999999, take minutes.
+// parse checks the known fields before it decodes any: a quantity such as 1e99999999 takes minutes.
 func parse(ctx context.Context, content []byte, kind string, into client.Object) error {
 	u := &unstructured.Unstructured{}
 	if err := utiljson.Unmarshal(content, &u.Object); err != nil {
