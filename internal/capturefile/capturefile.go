@@ -1,12 +1,10 @@
 // Package capturefile measures a server's times to answer from capture files of any program.
 //
 // IN is the time of the packet with the last byte of a request, OUT that of the packet with the
-// first byte of its answer, both by the clock of the capture; bytes that were sent again count
-// when they were first captured. A request and its answer have the same key, on whatever
-// connections; the first request and the first answer of a key count.
-//
-// What is kept has bounds. A capture that exceeds one, or of which a latency would be wrong, gives
-// an error with the number of a packet, and no result.
+// first byte of its answer, both by the clock of the capture; bytes that were sent again count when
+// they were first captured. A request and its answer have the same key, on whatever connections;
+// the first request and the first answer of a key count. A capture that exceeds a bound, or of
+// which a latency would be wrong, gives an error with a packet's number, and no result.
 package capturefile
 
 import (
@@ -21,8 +19,7 @@ import (
 	"github.com/gopacket/gopacket/reassembly"
 )
 
-// The ways to find a key: at an offset of each message, as the number of a message in its direction
-// of a TCP connection, or in a tag of FIX.
+// A key is at an offset of a message, its number in a direction of a connection, or in a FIX tag.
 const MatchOffset, MatchSequence, MatchFIX = "offset", "sequence", "fix"
 
 const (
@@ -40,8 +37,7 @@ type Options struct {
 	Match, Tag string
 	// Request and Answer are needed but for FIX. Without a size, a UDP datagram is a message.
 	Request, Answer Layout
-	// Timeout is after what time without an answer a request is lost.
-	Timeout time.Duration
+	Timeout         time.Duration // after what time without an answer a request is lost
 	// MidStream: a TCP connection that is older than the capture continues with a whole message.
 	MidStream bool
 }

@@ -17,8 +17,7 @@ import (
 )
 
 const (
-	// mostPacket bounds a packet as libpcap does; mostOther bounds what a file has besides packets
-	// and the headers of each.
+	// mostPacket bounds a packet as libpcap does, mostOther what a file has besides packets.
 	mostPacket, mostOther, headers = 256 << 10, 16 << 20, 256
 	// step is by how much packets may be out of order; more is a step of the clock.
 	step = time.Millisecond

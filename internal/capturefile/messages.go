@@ -18,8 +18,7 @@ type half struct {
 	position int64
 	part     []byte
 	first    *packet
-	// ignore is the length of the rest of a message of which bytes are missing.
-	ignore int
+	ignore   int // the length of the rest of a message of which bytes are missing
 }
 
 // skip passes over bytes that were not captured, up to the next message.
@@ -70,8 +69,7 @@ func (h *half) take(data []byte, at func(int) *packet) error {
 	return nil
 }
 
-// message returns the size of the message that b begins with, and its key. Size 0: more bytes are
-// needed. No key: bytes that are no message, or one without.
+// message returns the first message's size (0: more bytes are needed) and key (nil: it has none).
 func (h *half) message(b []byte, position int64) (size int, key []byte) {
 	if size = h.Size; h.datagram && size == 0 {
 		size = len(b)
