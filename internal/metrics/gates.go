@@ -51,8 +51,7 @@ var states = []v1alpha1.VerificationState{
 
 func collectGates(ch chan<- prometheus.Metric, all objects) {
 	namespaces := map[string]string{} // of gates' benchmarks
-	// A node is held back before the status of its gate shows it.
-	held := map[string]bool{}
+	held := map[string]bool{}         // A node is held back before the status of its gate shows it.
 	for i := range all.verifications {
 		if v := &all.verifications[i]; v.Status.State != v1alpha1.VerificationVerified && !v.Status.Record() {
 			held[v.Spec.GateName] = true

@@ -1,10 +1,8 @@
 // Package metrics exports the state of the API's objects to Prometheus, and counts their events.
 //
-//	Collector  reads benchmarks, matrices, gates and verifications from the manager's cache at each scrape. Nothing is lost
-//	           when the manager restarts, and deleted objects are gone at the next scrape.
-//	Activity   counts attempts and waiting times when they end, which the remaining objects do not show.
-//
-// Only the manager that leads exports the metrics of the Collector, so that no series exists twice.
+//	Collector  reads all objects from the cache at each scrape, so that a restart loses nothing, and
+//	           only in the manager that leads, so that no series exists twice.
+//	Activity   counts attempts and waiting times at their end, which the objects do not show.
 //
 // Every label is bounded. A node has at most PerNode series. At most MaxBenchmarks of users'
 // benchmarks are exported, each with its first MaxCells cells, and the numbers of dropped ones.
