@@ -47,13 +47,11 @@ type Verdict string
 
 // The verdicts. Only Pass means that the object passed.
 const (
-	Pass         = Verdict(v1alpha1.VerdictPass)
-	Fail         = Verdict(v1alpha1.VerdictFail)
-	Inconclusive = Verdict(v1alpha1.VerdictInconclusive)
-	// Pending means that the object is not judged yet.
-	Pending Verdict = "Pending"
-	// Unknown comes with a status code other than 200 and 412.
-	Unknown Verdict = "Unknown"
+	Pass                 = Verdict(v1alpha1.VerdictPass)
+	Fail                 = Verdict(v1alpha1.VerdictFail)
+	Inconclusive         = Verdict(v1alpha1.VerdictInconclusive)
+	Pending      Verdict = "Pending" // the object is not judged yet
+	Unknown      Verdict = "Unknown" // comes with a status code other than 200 and 412
 )
 
 // Answer is the body of every response.
@@ -99,9 +97,8 @@ type Handler struct {
 // maxReading answers may read a gate's nodes, maybe thousands, at the same time.
 const maxReading = 4
 
-// New returns a handler that uses an API server, and answers requests for metrics by another handler. The client must not read
-// from a cache, and must know LatencyGates, LatencyVerifications, LatencyBenchmarks, LatencyMatrices, Nodes, TokenReviews and
-// SubjectAccessReviews.
+// New returns a handler of verdicts, and of metrics by another handler. The client must not use a
+// cache, and knows Tailgate's kinds, Nodes, TokenReviews and SubjectAccessReviews.
 func New(api client.Client, now cache.Clock, metrics http.Handler) *Handler {
 	h := &Handler{
 		api: api, mux: http.NewServeMux(), limit: newLimiter(now), reading: make(chan struct{}, maxReading),
@@ -275,8 +272,7 @@ func write(w http.ResponseWriter, r *http.Request, code int, answer Answer) {
 		w.Header().Set("Allow", "GET, HEAD, POST")
 	}
 	w.WriteHeader(code)
-	// A client that has disconnected does not matter.
-	_, _ = w.Write(append(body, '\n'))
+	_, _ = w.Write(append(body, '\n')) // A client that has disconnected does not matter.
 }
 
 // maxToken bounds a token that is reviewed. Those of service accounts have a thousand bytes.
@@ -300,8 +296,7 @@ func (h *Handler) authenticate(ctx context.Context, r *http.Request) (authentica
 	return review.Status.User, nil
 }
 
-// token returns a request's token, or nothing. Tools without headers of their own, such as Flagger,
-// send user and password in a URL: the password is the token.
+// token returns a request's token, or nothing. Flagger sends it only as the password in a URL.
 func token(r *http.Request) string {
 	if _, password, ok := r.BasicAuth(); ok {
 		return password
@@ -370,10 +365,8 @@ func (l *limiter) client(host string) *rate.Limiter {
 
 // The limits of a port of the manager. They hold before a request is authenticated.
 const (
-	// maxHeader bounds a request's header, in bytes; net/http adds 4 KiB.
-	maxHeader = 20 << 10
-	// headerTimeout bounds the TLS handshake and the header, readTimeout the request, writeTimeout
-	// it with its response, and idleTimeout a connection's pause between requests.
+	maxHeader = 20 << 10 // bytes of a request's header; net/http adds 4 KiB
+	// They bound TLS handshake and header, request, its response, and pauses between requests.
 	headerTimeout, readTimeout, writeTimeout, idleTimeout = 5 * time.Second, 10 * time.Second, 30 * time.Second, 60 * time.Second
 	// maxConnections is a port's, maxOfClient an address's, so that probes get through.
 	maxConnections, maxOfClient = 96, 16
