@@ -27,8 +27,7 @@ import (
 type Standing struct {
 	Outcome v1alpha1.VerdictOutcome // empty while there is no verdict
 	Open    bool                    // it may still become Pass or Fail without a user's action
-	// Baseline is the LatencyBenchmark, or BaselineMatrix the LatencyMatrix, for which the verdict waits, if it does: the verdict
-	// is then open unless the baseline failed or does not exist.
+	// Baseline or BaselineMatrix is awaited: the verdict is open unless it failed or is missing.
 	Baseline, BaselineMatrix string
 	Reason                   string   // of a condition, or the state of the object, if there is one
 	Message                  string   // explains the verdict, or says what it waits for
@@ -113,8 +112,8 @@ func OfBenchmark(b *v1alpha1.LatencyBenchmark) Standing {
 var unsettled = map[string]bool{v1alpha1.ReasonDevicesWithheld: true, v1alpha1.ReasonTemplateTooLong: true, v1alpha1.ReasonRuleUndecidable: true}
 
 // OfGate returns a LatencyGate's standing, from Passed. Without a user, inconclusive nodes do not
-// change, nor those that wait while it is suspended, that cannot be measured, or that belong to another.
-// More unverified nodes than maxUnverified are no Fail: they may pass.
+// change, nor those that wait while it is suspended, that cannot be measured, or that belong to
+// another. More unverified nodes than maxUnverified are no Fail: they may pass.
 func OfGate(g *v1alpha1.LatencyGate) Standing {
 	passed := current(g, g.Status.Conditions, v1alpha1.ConditionPassed)
 	operational := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionOperational)
@@ -266,8 +265,7 @@ func Of(ctx context.Context, api client.Reader, o client.Object) (Standing, erro
 	return Standing{}, fmt.Errorf("%T has no verdict", o)
 }
 
-// OfNode returns a LatencyVerification's standing, by its current Node. The status applies only to
-// the Node that it names: one replaced or changed since is not verified.
+// OfNode returns a verification's standing, which applies only to the Node that its status names.
 func OfNode(v *v1alpha1.LatencyVerification, node *corev1.Node) Standing {
 	return ofNode(v, types.UID(v.Status.GateUID), node)
 }
