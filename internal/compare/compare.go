@@ -1,11 +1,9 @@
 // Package compare compares two benchmarks' results, or two variants': the differences of their
 // conditions, and the ratios of their rounds. It is pure.
 //
-// It answers another question than a gate, which has a tolerance: whether a difference was shown at
-// all. The ratios are a gate's: all candidate to all baseline rounds, with bounds of the exact
-// Mann-Whitney distribution. Each bound is wrong in at most one of 40 cases: together a 95 %
-// interval, so that a difference that does not exist is shown in at most one of 20 comparisons.
-// Expect such errors in many comparisons.
+// It answers another question than a gate, which has a tolerance: whether a difference was shown
+// at all. The ratios are a gate's, with bounds of the exact Mann-Whitney distribution, each wrong
+// in at most one of 40 cases: one of 20 comparisons may show a difference that does not exist.
 package compare
 
 import (
@@ -45,10 +43,9 @@ type Comparison struct {
 	// Differences are of the conditions; those that stop a gate come first.
 	Differences []Difference `json:"differences"`
 	// Explaining is the number of omitted differences, which do not prevent a comparison.
-	Explaining int `json:"explaining,omitempty"`
-	// Notes holds other limits of the figures.
-	Notes   []string `json:"notes,omitempty"`
-	Figures []Figure `json:"figures"`
+	Explaining int      `json:"explaining,omitempty"`
+	Notes      []string `json:"notes,omitempty"` // other limits of the figures
+	Figures    []Figure `json:"figures"`
 
 	// ends is how many endpoints were compared; imported: a side is not Tailgate's.
 	ends     int
@@ -172,8 +169,8 @@ func captures(s Side) bool {
 	})
 }
 
-// ofUnknownSize returns the captured cell of the baseline that has the traffic of a captured cell, if the message size of one of them
-// was not published, and notes it. It returns nil if there is none.
+// ofUnknownSize returns the baseline's captured cell with the traffic of another, if the message
+// size of one of them was not published, and notes it; or nil.
 func (c *Comparison) ofUnknownSize(before []verdict.Cell, a verdict.Cell) *verdict.Cell {
 	captured := func(c verdict.Cell) bool { return strings.HasSuffix(c.Name, result.CapturedSuffix) }
 	for _, b := range before {
@@ -241,8 +238,7 @@ func variantsOf(s Side) ([]string, error) {
 	return []string{s.Variant}, nil
 }
 
-// addDifferences adds those between two variants' conditions at both endpoints, by the first runs;
-// addNotes reports runs under unequal conditions.
+// addDifferences adds those of two variants' conditions at both endpoints, by their first runs.
 func (c *Comparison) addDifferences(p pair, several bool, before, after judge.Results) {
 	b, a := before.Variant(p.baseline).First, after.Variant(p.candidate).First
 	if b == nil || a == nil || b.Client.Imported != "" || a.Client.Imported != "" {
@@ -290,8 +286,8 @@ func (c *Comparison) addNotesOfUsers(before, after []v1alpha1.Note) {
 	}
 }
 
-// addNotes adds the reasons why a gate would draw no conclusion from one of two variants, the cells that only one of them
-// has, and whether packets were captured for only one. Each kind is reported once: if one run has a problem, often all have it.
+// addNotes adds, once for each kind, why a gate would draw no conclusion from one of two variants,
+// the cells that only one of them has, and whether packets were captured for only one.
 func (c *Comparison) addNotes(p pair, baseline, candidate Side, before, after []verdict.Cell, told map[string]bool) {
 	note := func(kind, text string) {
 		if !told[kind] {
@@ -410,20 +406,19 @@ func figureOf(m v1alpha1.Metric, before, after verdict.Cell) (f Figure, enough b
 
 func (f *Figure) compare(before, after []stats.Observation) {
 	bounds, bounded := stats.Interval(before, after)
-	if bounds.Estimate > 0 && !math.IsInf(bounds.Estimate, 1) {
-		f.Ratio = &bounds.Estimate
+	known := func(v float64) *float64 {
+		if v > 0 && !math.IsInf(v, 1) {
+			return &v
+		}
+		return nil
 	}
+	f.Ratio = known(bounds.Estimate)
 	if !bounded {
 		n := stats.FewestRounds(stats.EachPair, stats.EachSide)
 		f.Lacks = fmt.Sprintf("too few rounds for a comparison; it needs at least %d+%d", n, n)
 		return
 	}
-	if bounds.Lower > 0 && !math.IsInf(bounds.Lower, 1) {
-		f.Lower = &bounds.Lower
-	}
-	if bounds.Upper > 0 && !math.IsInf(bounds.Upper, 1) {
-		f.Upper = &bounds.Upper
-	}
+	f.Lower, f.Upper = known(bounds.Lower), known(bounds.Upper)
 	switch {
 	case math.IsInf(bounds.Lower, 1):
 		f.Shown, f.Lacks = ShownHigher, "it falls among the lost messages in the candidate"

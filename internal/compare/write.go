@@ -237,8 +237,7 @@ func (f Figure) label() string {
 	return f.Cell
 }
 
-// gridsOf returns tables of several comparisons, one for each metric: rows are cells, and each
-// candidate has two columns, value and ratio with interval. It also returns the figures' limits.
+// gridsOf returns a table for each metric, a value and a ratio for each candidate, and the notes.
 func gridsOf(all []Comparison) (grids []grid, notes []string) {
 	grids = []grid{{"CANDIDATES", [][]string{{"NUMBER", "CANDIDATE", "LATENCIES"}}}}
 	head := []string{"CELL", "BASELINE"}
