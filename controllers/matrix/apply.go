@@ -39,8 +39,7 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s steps) (time.Duratio
 		w.chosen = s.nodes
 		return s.again, nil
 	case !accepted(m):
-		// It was suspended before it was accepted.
-		return 0, nil
+		return 0, nil // It was suspended before it was accepted.
 	}
 	for _, number := range s.release {
 		w.release(number)
@@ -161,8 +160,7 @@ func (w *world) obstacle(number int32, child *v1alpha1.LatencyBenchmark) *blocke
 	return nil
 }
 
-// measures reports whether a benchmark measures a pair as the template says: any author can write
-// an owner. Criteria, priority and suspend may differ until they are updated.
+// measures reports whether a pair's benchmark follows the template: any author can write an owner.
 func (w *world) measures(number int32, child *v1alpha1.LatencyBenchmark) bool {
 	got, want, p := child.Spec, w.matrix.Spec.Template.Benchmark(), w.pair(number)
 	if len(ranges(&want)) > 0 {

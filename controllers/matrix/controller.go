@@ -9,11 +9,9 @@
 // The nodes are chosen once and determine the plan: a pair is identified by its number, its
 // benchmark by its name. A claim on one of spec.parallelism's places is a status write with the
 // resourceVersion that was read, before the benchmark is created: whenever a manager dies, the next
-// one recognises the state. A missing benchmark is created, also for a measured pair if a user
-// deleted it.
-//
-// Pairs' benchmarks are read from the cache, where they may be late but never wrong: a finished one
-// does not continue. Before a step depends on whether one exists, it is read live by name.
+// one recognises the state. A missing benchmark is created, also if a user deleted a measured one.
+// Benchmarks are read from the cache, where they may be late but never wrong: a finished one does
+// not continue. Before a step depends on whether one exists, it is read live by name.
 package matrix
 
 import (
@@ -40,10 +38,9 @@ import (
 )
 
 type Reconciler struct {
-	// API reads benchmarks, nodes and other matrices from the cache.
-	controllers.API
-	Cluster    *observe.Cluster
-	Namespaces controllers.Named
+	controllers.API // reads benchmarks, nodes and other matrices from the cache
+	Cluster         *observe.Cluster
+	Namespaces      controllers.Named
 }
 
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencymatrices,verbs=get;list;watch;delete

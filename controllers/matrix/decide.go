@@ -74,8 +74,7 @@ func decide(w *world) steps {
 		}
 	}
 	if w.matrix.Spec.Suspend {
-		// Pairs that have a place keep it.
-		s.create = nil
+		s.create = nil // Pairs that have a place keep it.
 		return s
 	}
 	waiting := w.waiting()
@@ -168,8 +167,7 @@ func (w *world) upToDate(number int32) bool {
 	return same && have.Priority == w.matrix.Spec.Template.Spec.Priority && (have.Suspend == w.matrix.Spec.Suspend || child.Finished())
 }
 
-// criteria returns a pair's: the template's, with which it shares memory. If these name a matrix,
-// its benchmark of the same nodes in the same roles is the baseline.
+// criteria returns the template's, sharing memory, with a compared matrix's same pair as baseline.
 func (w *world) criteria(number int32) *v1alpha1.Criteria {
 	own := w.matrix.Spec.Template.Spec.Criteria
 	if own == nil {

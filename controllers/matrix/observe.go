@@ -29,10 +29,9 @@ type world struct {
 	accepted preflight.Observed
 
 	// pairs are the plan's, number n at n-1; slots counts its slots of disjoint pairs.
-	pairs []v1alpha1.Pair
-	slots int
-	// blocks is how many pairs have addresses; numbers equal modulo it share them.
-	blocks int
+	pairs  []v1alpha1.Pair
+	slots  int
+	blocks int // how many pairs have addresses; numbers equal modulo it share them
 	// children are the pairs' benchmarks, or nil, from the cache: do not change them.
 	children []*v1alpha1.LatencyBenchmark
 	// busy nodes are held or awaited by other benchmarks, unusable ones lack resources.
@@ -84,8 +83,7 @@ func blocks(spec v1alpha1.LatencyBenchmarkSpec, limit int) int {
 	for _, i := range ranges(&spec) {
 		limit = min(limit, len(pods.StaticBlocks(*i, limit)))
 	}
-	// A matrix without addresses for a pair is not accepted.
-	return max(1, limit)
+	return max(1, limit) // A matrix without addresses for a pair is not accepted.
 }
 
 func ranges(spec *v1alpha1.LatencyBenchmarkSpec) []*v1alpha1.IPAM {

@@ -231,9 +231,8 @@ const (
 	maxMessage = 1024
 )
 
-// judge updates verdict and condition Passed: it passes when all pairs do, and fails as soon as a
-// pair fails for certain among all by Hochberg's procedure, so that pairs within their limits make
-// it fail with the probability of one benchmark.
+// judge updates verdict and Passed: it passes when all pairs do, and fails as soon as one fails for
+// certain by Hochberg's procedure, with the probability of an error of one benchmark.
 func (w *world) judge() {
 	m := w.matrix
 	m.Status.Verdict = nil
@@ -291,8 +290,7 @@ func (w *world) judged() []*v1alpha1.LatencyBenchmark {
 	return all
 }
 
-// merge merges pairs' verdicts; total is the number of all pairs, ended of those that will have
-// none. Each rule has the line of the worst pair, judged by itself, and all pairs' cells.
+// merge merges verdicts of total pairs; ended have none. A rule has the line of its worst pair.
 func merge(judged []*v1alpha1.LatencyBenchmark, total, ended int) *v1alpha1.Verdict {
 	merged := &v1alpha1.Verdict{Outcome: v1alpha1.VerdictPass, Rules: []v1alpha1.RuleVerdict{}}
 	count := map[v1alpha1.VerdictOutcome]int{}
