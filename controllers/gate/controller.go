@@ -1,7 +1,7 @@
 // Package gate reconciles LatencyGate and LatencyVerification.
 //
-// There is a LatencyVerification for each node of a gate, which alone holds the state of that node. Two reconcilers share
-// the work:
+// There is a LatencyVerification for each node of a gate, which alone holds the state of that node.
+// Two reconcilers share the work:
 //
 //	Verifications  one node: observe, decide, next (the transition table), report, enforce: marks and hold pod
 //	Gates          one gate: observe, place (turns.Choose, among the pairs with room), start, summarize, report
@@ -14,12 +14,11 @@
 //	something changed ──▶ Unverified ──▶ marked on the Node ──▶ Measuring ──▶ verdict ──▶ marked on the Node
 //	   (Verifications)                    (Verifications)        (Gates)      (Verifications)
 //
-// The state is written first, and then the Node is marked: if a manager dies in between, the next one marks it. A benchmark
-// is only created for a node that is marked. It is created before the state shows it, under a new number: a benchmark that is
-// in no status, because the manager died in between, is deleted, and the next number is used.
-//
-// An unknown state holds the node back. Data for decisions are read live; lists of all nodes and verifications come from
-// the cache, and lead only to choices that are then checked live, or written with the version that was read.
+// The state is written first, and then the Node is marked: if a manager dies in between, the next
+// marks it. A benchmark is only created for a marked node, before the state shows it, under a new
+// number: one in no status, because the manager died in between, is deleted. An unknown state holds
+// a node back. Decisions read live data; lists of all nodes and verifications come from the cache,
+// and lead only to choices that are checked live, or written with the version that was read.
 package gate
 
 import (
@@ -234,8 +233,7 @@ func (r *Gates) measure(ctx context.Context, g *v1alpha1.LatencyGate, begin turn
 		return err
 	}
 	if v.ResourceVersion != begin.Verification.ResourceVersion {
-		// It has changed since it was chosen.
-		return conflict(v)
+		return conflict(v) // It has changed since it was chosen.
 	}
 	b := turns.Benchmark(g, v, begin.Peer, v.Status.Number+1)
 	switch err := r.Client.Create(controllers.With(ctx, "node", v.Spec.NodeName), b); {
@@ -388,8 +386,7 @@ var stateChanges = controllers.Updates(func(before, after *v1alpha1.LatencyVerif
 
 var nodeChanges = controllers.Updates(func(before, after *corev1.Node) bool { return !sameNode(before, after) })
 
-// suppliersFor is how long what was read counts: a gate may be reconciled twice a second. It is longer if the reading takes long, because any
-// user may create DaemonSets.
+// suppliersFor is how long suppliers count, or longer if it took long: any user makes DaemonSets.
 const suppliersFor = 10 * time.Second
 
 func (r *Gates) observeSettling(ctx context.Context, s *snapshot) (time.Duration, error) {

@@ -60,8 +60,7 @@ func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, imag
 			Containers: []corev1.Container{{
 				Name: "hold", Image: image, ImagePullPolicy: pull,
 				Command: []string{pods.Agent, "hold"}, ReadinessProbe: probeOf(gate, v),
-				// No CPU, whatever a LimitRange has as its default: on a node that allocates whole CPUs, the smallest request would take a
-				// whole CPU from other pods.
+				// No CPU, whatever a LimitRange has: it could take a whole CPU from other pods.
 				Resources: corev1.ResourceRequirements{
 					Requests: corev1.ResourceList{corev1.ResourceCPU: {}, corev1.ResourceMemory: resource.MustParse("16Mi")},
 					Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")},
@@ -138,8 +137,7 @@ type holdAction string
 const (
 	holdNothing holdAction = ""
 	holdCreate  holdAction = "created"
-	// holdDelete deletes a pod that must not stay. holdReplace deletes one whose probe or label is for
-	// another state, or ends too slowly: it is created again when it is gone. holdShow sets the condition to the state.
+	// holdReplace: the pod is created again when it is gone; holdShow sets its condition.
 	holdDelete  holdAction = "removed"
 	holdReplace holdAction = "deleted"
 	holdShow    holdAction = "changed"

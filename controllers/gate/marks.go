@@ -282,8 +282,7 @@ func markNotices(old, v *v1alpha1.LatencyVerification) []controllers.Notice {
 	return all
 }
 
-// otherManager returns the field manager, other than the gate, that last changed a mark of a Node; if none is recorded for the mark, the
-// one that changed the Node last.
+// otherManager returns the other field manager that last changed a mark, or else the Node.
 func otherManager(node *corev1.Node, mark v1alpha1.NodeMark) string {
 	field := map[v1alpha1.NodeMark]string{
 		v1alpha1.MarkCondition: v1alpha1.NodeConditionVerified, v1alpha1.MarkLabel: `"f:` + v1alpha1.NodeLabelVerified, v1alpha1.MarkTaint: `"f:taints"`,

@@ -15,19 +15,15 @@ import (
 // Memory is all that the two controllers keep outside the statuses. Nothing of it decides whether a
 // node is verified. A manager that starts has none of it, which costs only what the fields say.
 type Memory struct {
-	// contests are the marks that were written, and when others changed them back. A status would have
-	// to be written with each mark; after a restart a contest is noticed a minute later.
+	// contests are the written marks, and when others undid them; lost, seen a minute later.
 	contests contests
-	// held are the hold pods that a manager created, by verification, if the status could not be
-	// written after that. After a restart such a pod is deleted and created again.
+	// held are hold pods that the status could not record; a restart creates them again.
 	held sync.Map
-	// refusals are the last refusals of the verifications' statuses, by their names: what cannot be
-	// stored. After a restart the gate says them when the API server refuses again.
+	// refusals are the last of the verifications' statuses, by name; lost, they come again.
 	refusals sync.Map
 	// suppliers are the Modules and DaemonSets of the cluster, for a few seconds. They are read again.
 	suppliers suppliers
-	// shortages are the places without room: the gate does not see others' pods.
-	shortages sync.Map
+	shortages sync.Map // the places without room: the gate does not see others' pods
 	// unbudgeted are the UIDs of gates that neither have nor ask for a PodDisruptionBudget.
 	unbudgeted sync.Map
 }
@@ -54,8 +50,7 @@ type shortageOf struct {
 	turns.Place
 }
 
-// addShortage notes a place without room. What was found full once may be free in a moment, as after the end of a Job; what stays full is
-// looked at less and less often.
+// addShortage notes a place without room, which is looked at less and less often while it is full.
 func (m *Memory) addShortage(gate string, of turns.Place, why string, now time.Time) {
 	key, since := shortageOf{gate, of}, now
 	if before, ok := m.shortages.Load(key); ok {

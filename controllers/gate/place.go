@@ -15,14 +15,12 @@ import (
 const (
 	// maxPlacings is how often a reconcile chooses other pairs because nodes have no room. The next reconcile, after nextPlacing, continues.
 	maxPlacings, nextPlacing = 4, time.Second
-	// looksFirst and shortageFor are the shortest and the longest time after which the gate looks again at a node without room: it does
-	// not see the pods of others.
+	// They bound when it looks again at a node without room: it does not see others' pods.
 	looksFirst, shortageFor = 5 * time.Second, 5 * time.Minute
 )
 
-// place chooses the next pairs among the nodes that have room. A node that is due by the schedule
-// keeps its state until its pair has room. A node that waits is measured with a peer without room if
-// there is no other, because the benchmark says what it lacks.
+// place chooses the next pairs among nodes with room. A node that is due keeps its state till then.
+// One that waits may get a peer without room, because the benchmark says what it lacks.
 func (r *Gates) place(ctx context.Context, s *snapshot) turns.Choice {
 	if r.Cluster == nil {
 		return s.Choose(nil)

@@ -17,10 +17,9 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
-// All changes of the status of a LatencyVerification are in this file, and pure, except for the
-// fields markSetbacks, holdPod and holdPodSetback, which say what was published: next is for the
-// steps that decide chose, and apply for those of the gate. The table transitions lists every field
-// that an event changes; next also changes those of observed, whatever the event is.
+// All changes of a verification's status are here, and pure, except for markSetbacks, holdPod and
+// holdPodSetback, which say what was published. The table lists every field that an event changes;
+// next also changes those of observed.
 
 type nodeEvent string
 
@@ -93,8 +92,7 @@ const (
 	fieldFailConfirmed statusField = "failConfirmed"
 	fieldTurn          statusField = "turn"
 	fieldTurnRequest   statusField = "turnRequestTime"
-	// fieldAll is all fields except number, which is part of the names of benchmarks, retained, markSetbacks, which is about the Node,
-	// and requests, which remain in spec.
+	// fieldAll spares number (names of benchmarks), markSetbacks (of the Node), requests (spec).
 	fieldAll statusField = "all but number, retained, markSetbacks, requests"
 )
 
@@ -170,8 +168,7 @@ var (
 			notFound.apply(c)
 		}
 	}}
-	// notFound notes that a node is not as the gate found it. In mode Observe, the gate finds nodes as they
-	// are when the mode begins to hold some back.
+	// notFound: a node is not as found, which in mode Observe is as it is at its end.
 	notFound = effect{[]statusField{fieldAsFound}, func(c *change) {
 		c.status.AsFound = c.status.AsFound && c.world.gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone
 	}}
