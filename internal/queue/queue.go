@@ -6,17 +6,13 @@
 // benchmark waits only for those that precede it on its own two nodes, in this order:
 //
 //  1. the benchmark that holds a claim: a claimed node is never shared;
-//  2. the benchmark that has started: it keeps its place between its runs, so that the rounds of two benchmarks never
-//     interleave;
-//  3. the benchmark with the higher effective priority: spec.priority, plus one for each minute since its creation. If they are
-//     equal, the older one goes first, then the first by name.
+//  2. the benchmark that has started, so that the rounds of two benchmarks never interleave;
+//  3. the benchmark with the higher effective priority: spec.priority, plus one for each minute of
+//     its age. If they are equal, the older one goes first, then the first by name.
 //
-// No benchmark waits forever: the effective priority of all waiting benchmarks grows at the same pace. A benchmark that is
-// created later overtakes only with a higher spec.priority, and only if it is created within as many minutes as its priority is
-// higher.
-//
+// No benchmark waits forever: the effective priority of all grows at the same pace. A later one
+// overtakes only with a higher spec.priority, and within as many minutes as that is higher.
 // A benchmark that is first for one node blocks both: two nodes may never be free together.
-//
 // The queue does not know of load other than that of benchmarks.
 package queue
 
@@ -53,8 +49,7 @@ func EntryOf(b *v1alpha1.LatencyBenchmark) Entry {
 	return e
 }
 
-// Competes reports whether a benchmark holds its nodes or waits for them. One that is suspended, or
-// was accepted once and is rejected now, may wait forever and holds up no other.
+// Competes reports whether a benchmark has or awaits nodes; a suspended or rejected one does not.
 func Competes(b *v1alpha1.LatencyBenchmark) bool {
 	if !b.DeletionTimestamp.IsZero() || b.Finished() || b.Status.Pair == nil || b.Suspended() {
 		return false
@@ -62,9 +57,8 @@ func Competes(b *v1alpha1.LatencyBenchmark) bool {
 	return b.Status.Active != nil || !meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionAccepted)
 }
 
-// Admit reports whether the candidate may claim its nodes, or keep its claim, given all entries in any order. If not, blocker names the
-// entry that goes first on each node: "default/a is measuring on node x". It does not contain the number of preceding entries: it would
-// change, and be written to the status of every waiting benchmark, whenever one of them finishes.
+// Admit reports whether the candidate may claim its nodes, or keep its claim, given all entries. If
+// not, blocker names what goes first on each node: "default/a is measuring on node x".
 func Admit(candidate Entry, all []Entry) (ok bool, blocker string) {
 	client, server := candidate.Pair.ClientNode, candidate.Pair.ServerNode
 	var onClient, onServer *Entry // the entries that go first on these nodes
@@ -115,12 +109,10 @@ func (e *Entry) before(other *Entry) bool {
 	return cmp.Or(e.turn().Compare(other.turn()), e.Created.Compare(other.Created), cmp.Compare(e.Name, other.Name)) < 0
 }
 
-// turn returns a time that orders entries by effective priority, the earliest first, without a clock: because all waiting
-// entries gain one per minute, a priority of p is equivalent to a creation p minutes earlier.
+// turn orders entries without a clock: a priority of p equals a creation p minutes earlier.
 func (e *Entry) turn() time.Time { return e.Created.Add(-time.Duration(e.Priority) * time.Minute) }
 
-// on describes what an entry does with a node. It does not distinguish a claim from the pause between two claims: a message
-// that changed with every run would be written that often to every waiting benchmark.
+// on does not distinguish a claim from a pause: all waiting statuses would be written at each.
 func (e *Entry) on(node string) string {
 	if e.Active || e.Started {
 		return e.Name + " is measuring on node " + node
