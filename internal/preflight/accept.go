@@ -1,6 +1,6 @@
-// Package preflight contains the checks before a measurement, as an ordered chain of pure functions: whether the cluster can
-// provide what a spec requests (Accept). Each check has a reason of the API and a message with the remedy. The checks after a
-// measurement are in package proof.
+// Package preflight contains the checks before a measurement, an ordered chain of pure functions:
+// whether the cluster can provide what a spec requests (Accept). Each has a reason of the API and a
+// message with the remedy. Package proof has the checks after a measurement.
 package preflight
 
 import (
@@ -36,8 +36,7 @@ type Observed struct {
 	Networks map[string]*NetworkDefinition
 	// Profiles are the ConfigMaps of acceleration.onload.profileRef, by name of the variant; nil: it does not exist.
 	Profiles map[string]*corev1.ConfigMap
-	// NodeStates and Topologies are the reports of sriov-network-operator and of the agents of topology-aware scheduling, by
-	// name of the node, if the cluster has them. They are not needed for nodes that the selectors do not match.
+	// NodeStates and Topologies are reports by name of the node, if the cluster has such agents.
 	NodeStates map[string]foreign.SriovNetworkNodeState
 	Topologies map[string]foreign.NodeResourceTopology
 	Claimed    []string // from drivers of Dynamic Resource Allocation: Nodes have them allocatable
@@ -160,8 +159,8 @@ func Accept(o Observed) (v1alpha1.Pair, *Rejection) {
 
 const wholeCore = 2 // CPUs, at most, of a core on the machines that the tools run on
 
-// CPUs returns the number of CPUs for each endpoint: the number from the spec or an earlier acceptance or, if there is none, a
-// whole core if empty nodes could provide it. The benchmark waits for CPUs that other pods occupy instead of using half a core.
+// CPUs returns each endpoint's CPUs: those of the spec or an earlier acceptance, or a whole core if
+// empty nodes could provide it: the benchmark waits instead of using half a core.
 func CPUs(o Observed) v1alpha1.EndpointCPUs {
 	known, least := o.Benchmark.CPUs(), o.leastCPUs()
 	if known == least {
@@ -264,8 +263,7 @@ func percentileIsKnown(o Observed) *Rejection {
 	return nil
 }
 
-// percentileIsReached compares the samples that the highest requested percentile needs with the most samples that a cell can give.
-// The number of samples of a closed loop is only known after the measurement.
+// percentileIsReached checks an open loop: a closed one's samples are known after the measurement.
 func percentileIsReached(o Observed, c tool.Cell) *Rejection {
 	spec := o.Benchmark.Spec
 	if spec.HighestPercentile == "" || c.Stream {
@@ -344,8 +342,7 @@ func customIsAllowed(o Observed) *Rejection {
 	return nil
 }
 
-// NetworkNamespace rejects networks in other namespaces that the operator's settings do not list, whether or not the networks
-// exist: the operator may read objects that the author of the benchmark may not.
+// NetworkNamespace rejects others' networks, existing or not: only the operator may read them.
 func NetworkNamespace(o Observed) *Rejection { return eachVariant(namespaceIsAllowed)(o) }
 
 func namespaceIsAllowed(o Observed, v v1alpha1.Variant) *Rejection {

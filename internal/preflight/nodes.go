@@ -20,9 +20,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// choosePair filters the nodes of each endpoint and chooses two different ones of the remaining nodes: those that others need
-// least. A pair that was chosen before is kept and only checked again: rounds between other nodes would not be comparable. The
-// time that it takes grows with the number of nodes and the number of pods.
+// choosePair filters each endpoint's nodes and chooses the two that others need least, or keeps the
+// pair chosen before: rounds of another do not compare. Its time grows with nodes and pods.
 func choosePair(o Observed) (v1alpha1.Pair, *Rejection) {
 	clientEnd, serverEnd := endpoints(o)
 	clients, r := newChoice(o, v1alpha1.RoleClient).among(clientEnd)
@@ -114,8 +113,8 @@ func (c *choice) among(e *endpoint) ([]candidate, *Rejection) {
 
 const maxReasons = 10
 
-// rejection explains why no node can be used, and how to meet the requirement that most of them do not meet. If several
-// requirements are equal in this, it is the one that was checked last, because its nodes met all requirements before it.
+// rejection explains why no node can be used, by the requirement that most do not meet; of equal
+// ones the last: its nodes met all others before it.
 func (c *choice) rejection(e *endpoint) *Rejection {
 	total := 0
 	var worst *filter
@@ -161,9 +160,8 @@ func (c *choice) reasons() string {
 
 type candidate struct {
 	name string
-	// evicts is 1 if pods of lower priority would have to be evicted for the benchmark's pods, others is the number of other
-	// unfinished benchmarks that are bound to the node, and spare is the number of kinds of its devices that this benchmark
-	// does not use. In all three cases the node is better left to others.
+	// evicts is 1 if pods of lower priority must be evicted, others counts unfinished benchmarks on
+	// the node, and spare kinds of its devices that are not used: it is better left to others.
 	evicts, others, spare int
 }
 

@@ -23,8 +23,7 @@ const (
 	labelNUMA    = "feature.node.kubernetes.io/memory-numa"
 )
 
-// Notes lists what the proof may be unable to show for an accepted benchmark, with remedies, before it is measured. The
-// benchmark uses a pair of nodes, with the given number of CPUs at each end.
+// Notes lists what the proof may not show for a benchmark of a pair with these CPUs, with remedies.
 func Notes(o Observed, pair v1alpha1.Pair, cpus v1alpha1.EndpointCPUs) []string {
 	var notes []string
 	add := func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }
@@ -118,10 +117,9 @@ func (o Observed) labelled(node, label, value string) bool {
 
 const usualMTU = 1500 // of an interface whose MTU the spec does not set
 
-// Foreknown lists facts about the results of a spec that are known before anything is measured, given that the spec can be
-// carried out: the traffic that Onload does not carry although a variant requests it, settings that Onload will not understand, and how
-// Onload polls and sends. The profiles are those of Observed; nothing is said about settings in a ConfigMap that was not looked up.
-// The rules of together benchmarks, the pairs of a matrix, are judged together.
+// Foreknown lists facts about a spec's results that are known before anything is measured: what
+// Onload does not carry, settings that it misreads, and how it polls and sends. profiles are those
+// of Observed; without one that was looked up, nothing is said. together benchmarks are judged.
 func Foreknown(spec v1alpha1.LatencyBenchmarkSpec, together int, profiles map[string]*corev1.ConfigMap) []string {
 	var all, switched []string
 	for _, v := range plan.Variants(spec) {

@@ -18,8 +18,8 @@ type Pod struct {
 	Priority int32
 }
 
-// Occupying returns what a pod takes from its node, and false if it takes nothing, because it has no node or has ended. Pods of
-// benchmarks, including the checked one, do not count: the queue ensures that they no longer hold anything when a run begins.
+// Occupying returns what a pod takes from its node; false without a node, after its end, and for
+// pods of benchmarks: the queue ensures that they hold nothing when a run begins.
 func Occupying(p *corev1.Pod) (Pod, bool) {
 	_, benchmark := p.Labels[v1alpha1.LabelRole]
 	benchmark = benchmark && p.Labels[v1alpha1.LabelManagedBy] == v1alpha1.ManagedByTailgate

@@ -19,9 +19,8 @@ type Nodes struct {
 
 const templateSpec = "spec.template.spec" // the path, in a matrix, of its benchmarks' spec
 
-// AcceptMatrix runs the checks of a LatencyMatrix in order and returns its nodes, or the first rejection. The nodes are all
-// selected nodes that could provide what is requested if they were empty: what occupies them now is temporary. The observed
-// benchmark is the matrix's overview.
+// AcceptMatrix runs the checks of a matrix, given its overview, and returns the first rejection or
+// all nodes that could provide what is requested if empty: what occupies them is temporary.
 func AcceptMatrix(o Observed, m v1alpha1.LatencyMatrixSpec) (Nodes, *Rejection) {
 	o.Pods, o.Empty = nil, true
 	if o.Driver == nil {
@@ -141,8 +140,7 @@ func rangeText(i v1alpha1.IPAM) string {
 	return fmt.Sprintf("%s from %s on", i.Range, i.RangeStart)
 }
 
-// Usable reports for each node whether it could be an endpoint of the benchmark now if it were empty, regardless of the
-// selection: both endpoints or, with topology Star, a client or the server.
+// Usable reports which nodes could be both endpoints if empty; with Star, a client or the server.
 func Usable(o Observed, star string) map[string]bool {
 	clients, servers := bothEnds(o), newChoice(o, v1alpha1.RoleServer)
 	if star != "" {

@@ -44,8 +44,8 @@ const devicePlugins = "/var/lib/kubelet/device-plugins"
 // maxSelection bounds the bytes of what selects the nodes of a DaemonSet: any editor of a namespace can create it.
 const maxSelection = 16 << 10
 
-// OfDaemonSet returns the supplier that a DaemonSet is; false if what selects its nodes is larger than that of any plugin. A node
-// affinity that cannot be parsed selects no node.
+// OfDaemonSet returns the supplier that a DaemonSet is; false if what selects its nodes is larger
+// than that of any plugin. A node affinity that cannot be parsed selects no node.
 func OfDaemonSet(d *appsv1.DaemonSet) (Supplier, bool) {
 	of := d.Spec.Template.Spec
 	pod := &corev1.Pod{Spec: corev1.PodSpec{NodeSelector: of.NodeSelector, Affinity: of.Affinity, Tolerations: of.Tolerations}}
@@ -90,8 +90,7 @@ func MeasuresCordoned(gate *v1alpha1.LatencyGate) bool {
 }
 
 const (
-	// uncordonLimit is how long after a boot that operator waits for the uncordon before the node is Degraded, and measuringLimit is
-	// the part of it that the runs may take: components start before them, and pods between them.
+	// That operator waits uncordonLimit after a boot; the runs may take measuringLimit of it.
 	uncordonLimit, measuringLimit = 10 * time.Minute, 5 * time.Minute
 	maxSuppliers                  = 3
 )
@@ -102,8 +101,7 @@ func Undecidable(gate *v1alpha1.LatencyGate, driver tool.Driver) *Rejection {
 	return rulesCanDecide(Observed{Benchmark: template, Driver: driver}).InTemplate()
 }
 
-// Unsettled returns why a gate could never verify nodes, or would harm them, as the gate and the cluster are; an empty reason if
-// there is no known one. nodes are those of the gate, and suppliers those of the cluster.
+// Unsettled returns why a gate could never verify its nodes, or harms them; empty if not known.
 func Unsettled(gate *v1alpha1.LatencyGate, nodes []*corev1.Node, suppliers []Supplier) (reason, message string) {
 	some := func(match func(Supplier) bool, taint corev1.Taint) []string {
 		return Intolerant(slices.DeleteFunc(slices.Clone(suppliers), func(s Supplier) bool { return !match(s) }), nodes, taint)

@@ -64,8 +64,7 @@ func (c *choice) notSyncedCure(n *corev1.Node, _ []*corev1.Node) string {
 		text.OneLine(said, maxQuoted), n.Name, others(s), foreign.SriovSucceeded)
 }
 
-// deviceCure explains why a node does not advertise a device. For a VF that sriov-network-operator should have created, it uses
-// that operator's report about the node: Solarflare NICs are not among the NICs that it supports by default.
+// deviceCure uses the operator's report for a VF: it does not support Solarflare NICs by default.
 func (c *choice) deviceCure(a ask, n *corev1.Node) string {
 	plugin := fmt.Sprintf("%s: check that the device plugin of %s runs on node %s (`kubectl describe node %s`, Allocatable), or that a DeviceClass provides it (`kubectl get deviceclasses,resourceslices`)",
 		a.path, a.name, n.Name, n.Name)
