@@ -1,9 +1,8 @@
 // Command agent is the program in a benchmark's pods: "agent client" and "agent server" do the task
 // in the environment. "agent hold" sleeps in gates' hold pods. "agent verified" is their probe on
-// verified nodes: it fails if the node runs another boot or kernel than was verified. "agent
-// unverified", the probe of all others, fails. "agent inspect" inspects the node for kubectl
-// tailgate doctor, or another container for kubectl tailgate inspect; "agent answer" lets another inspect pod try the network. "agent bare" is one end
-// of a benchmark between two hosts without Kubernetes.
+// verified nodes: it fails if boot or kernel differ from the verified ones; "agent unverified", of
+// all others, fails. "agent inspect" inspects a node or another container, "agent answer" lets
+// another inspect pod try the network, and "agent bare" is an end between hosts without Kubernetes.
 package main
 
 import (

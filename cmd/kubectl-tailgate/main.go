@@ -1,5 +1,4 @@
-// Command kubectl-tailgate is the plugin behind "kubectl tailgate". kubectl finds it in PATH. In the operator's image it is
-// /tailgate.
+// Command kubectl-tailgate is the plugin of kubectl, which finds it in PATH; /tailgate in images.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Command tailgate-exec is for the entrypoint of a user's container: it waits until the kubelet has set the CPUs of the container, checks
-// from inside what kubectl tailgate inspect checks from beside it, writes the finding to the termination message, and becomes the
-// program. If a required check is not Proved in time, it ends with the exit code of kubectl tailgate gate instead.
+// Command tailgate-exec is for the entrypoint of a user's container: it waits for the CPUs, checks
+// from inside what kubectl tailgate inspect checks from beside, writes the termination message, and
+// becomes the program, or ends with the exit code of kubectl tailgate gate if a check is not Proved.
 package main
 
 import (
@@ -107,8 +107,7 @@ func run(args []string, e entrypoint) int {
 	return fail(fmt.Errorf("starting %s: %w", path, e.become(path, flags.Args(), e.environ)))
 }
 
-// await inspects again and again until the requirements are met or --wait has passed, and returns the last finding: the outcome, then the
-// lines that are not proved, then the others.
+// await inspects until the requirements are met or wait has passed, and returns the last finding.
 func (e entrypoint) await(pod proof.WorkloadPod, requirements []string, iface string, wait time.Duration) (v1alpha1.VerdictOutcome, string) {
 	for began := time.Now(); ; {
 		var lines []proof.WorkloadLine
