@@ -299,17 +299,24 @@ func timeOf(v reflect.Value, name string) *metav1.Time {
 
 // Graces shortens the grace period of the operator's pods that are being deleted. A user who deletes a pod can give it a year, in which a
 // process that ignores SIGTERM holds the CPUs of a node, whether or not the pod's benchmark still exists.
+//
+// It deletes the pods whose owner a user removed, as with a deletion of a benchmark that leaves its dependents.
 type Graces struct {
 	API
 	Namespaces Named
+	Made       func(types.UID) bool // whether the manager created a pod
 }
 
 func (g *Graces) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	pod := &corev1.Pod{}
-	if err := g.Client.Get(ctx, req.NamespacedName, pod); err != nil || !Lingers(pod) || !g.Namespaces.Has(pod.Namespace) {
+	if err := g.Client.Get(ctx, req.NamespacedName, pod); err != nil || !Lingers(pod) && !g.disowned(pod) || !g.Namespaces.Has(pod.Namespace) {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	err := Delete(With(ctx, "why", "its grace period is too long"), g.Client, pod)
+	why := "its grace period is too long"
+	if g.disowned(pod) {
+		why = "its owner was removed"
+	}
+	err := Delete(With(ctx, "why", why), g.Client, pod)
 	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
 		return ctrl.Result{}, nil // A policy refuses the deletion of a pod that only has the operator's labels.
 	}
@@ -318,8 +325,12 @@ func (g *Graces) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 
 func (g *Graces) SetupWithManager(mgr ctrl.Manager) error {
 	g.Client = Logged(g.Client)
-	lingers := predicate.NewPredicateFuncs(Lingers)
+	lingers := predicate.NewPredicateFuncs(func(o client.Object) bool { return Lingers(o) || g.disowned(o) })
 	return ctrl.NewControllerManagedBy(mgr).Named("graces").For(&corev1.Pod{}, builder.WithPredicates(lingers)).Complete(g)
+}
+
+func (g *Graces) disowned(o client.Object) bool {
+	return metav1.GetControllerOf(o) == nil && o.GetDeletionTimestamp().IsZero() && g.Made(o.GetUID())
 }
 
 // Lingers reports whether a pod is being deleted with a longer grace period than its own.

@@ -234,7 +234,7 @@ func setUpControllers(ctx context.Context, mgr ctrl.Manager, o options) error {
 	if err := (&matrix.Reconciler{API: api, Cluster: cluster, Namespaces: o.settings.Namespaces}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the matrix controller: %w", err)
 	}
-	if err := (&controllers.Graces{API: api, Namespaces: o.settings.Namespaces}).SetupWithManager(mgr); err != nil {
+	if err := (&controllers.Graces{API: api, Namespaces: o.settings.Namespaces, Made: reconciler.Made}).SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the controller of grace periods: %w", err)
 	}
 	if !o.gates {

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -134,7 +135,7 @@ func (w *world) release() {
 	if w.driver != nil { // The clock may have been corrected.
 		held = min(held, w.deadline()+removeTimeout)
 	}
-	b.Status.OccupiedSeconds += int64(held.Seconds())
+	b.Status.OccupiedSeconds += int64(math.Ceil(held.Seconds()))
 	b.Status.Attempts = append(b.Status.Attempts, v1alpha1.Attempt{
 		Run: a.Run, Attempt: a.Attempt, StartTime: a.StartTime, MeasuredMilliseconds: a.MeasuredMilliseconds, Outcome: *a.Outcome,
 	})

@@ -26,6 +26,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -50,6 +51,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/evaluate"
 	"github.com/tailgate-dev/tailgate/internal/metrics"
 	"github.com/tailgate-dev/tailgate/internal/observe"
+	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 )
 
@@ -108,8 +110,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !b.DeletionTimestamp.IsZero() {
-		// The garbage collector deletes pods and ConfigMaps by their owner references.
-		return ctrl.Result{}, nil
+		return ctrl.Result{}, r.removePods(ctx, b)
 	}
 	ctx = controllers.With(ctx, "benchmark", req.String())
 	if b.Finished() {
@@ -136,6 +137,29 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 	}
 	return ctrl.Result{RequeueAfter: time.Millisecond}, nil
+}
+
+// removePods deletes the pods of a benchmark that is being deleted: the garbage collector waits until it is gone, and a finalizer, which
+// any user may add, can keep it.
+func (r *Reconciler) removePods(ctx context.Context, b *v1alpha1.LatencyBenchmark) (errs error) {
+	for _, named := range recorded(b) {
+		p, err := observe.Get[corev1.Pod](ctx, r.Live, b.Namespace, named.Name)
+		if err == nil && ownsPod(b, p) {
+			err = controllers.Delete(ctx, r.Client, p)
+		}
+		errs = errors.Join(errs, err)
+	}
+	return errs
+}
+
+// recorded returns the pods that a status names: those that earlier attempts have left, and those of the active one.
+func recorded(b *v1alpha1.LatencyBenchmark) []v1alpha1.LeftPod {
+	all := slices.Clone(b.Status.LeftPods)
+	if a := b.Status.Active; a != nil {
+		all = append(all, v1alpha1.LeftPod{Name: pods.NameOf(a, v1alpha1.RoleServer), UID: a.ServerPodUID},
+			v1alpha1.LeftPod{Name: pods.NameOf(a, v1alpha1.RoleClient), UID: a.ClientPodUID})
+	}
+	return all
 }
 
 // spread makes benchmarks that wait look again at different times.
@@ -363,6 +387,9 @@ func (m *memory) gone(uid types.UID) bool {
 	m.forget(uid)
 	return made
 }
+
+// Made reports whether a manager created a pod.
+func (m *memory) Made(uid types.UID) bool { return m.made.has(uid) }
 
 // adopt records the active attempt's pods that this manager created and no status write recorded.
 func (m *memory) adopt(w *world) {

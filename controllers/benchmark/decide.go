@@ -272,13 +272,14 @@ type upcoming struct {
 	run     *plan.Run // the first run without a stored result; nil if there is none
 	attempt int32     // the number of its next attempt
 	// tries is the number of attempts at it that have failed since it was last measured, and last is the latest of them; nil if
-	// there is none. Attempts that ended because the benchmark was suspended, or because a name was taken, do not count.
+	// there is none. Attempts that ended because the benchmark was suspended, or mostly because a name was taken, do not count.
 	tries int32
 	last  *v1alpha1.Attempt
 	// unplugged counts the consecutive attempts that ended because a device plugin did not run, which are no tries.
 	unplugged     int32
 	lastUnplugged *v1alpha1.Attempt
 	taken         *v1alpha1.Attempt // the latest one that ended because a name was taken; or nil
+	names         int               // how many ended so; each tenth is a try
 }
 
 func nextRun(w *world) upcoming {
@@ -307,6 +308,10 @@ func nextRun(w *world) upcoming {
 			case v1alpha1.OutcomeSuspended:
 			case v1alpha1.OutcomeNameTaken:
 				next.taken = a
+				if next.names++; next.names%10 == 0 {
+					next.tries++
+					next.last = a
+				}
 			case v1alpha1.OutcomeMeasured:
 				// The run is measured again because its result was deleted or changed: earlier failures do not count.
 				next.tries, next.last = 0, nil

@@ -1,6 +1,7 @@
 package benchmark
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -331,9 +332,13 @@ func TestDecideWithoutAnAttempt(t *testing.T) {
 			changes: on(overVF),
 			kind:    stepReject, reason: v1alpha1.ReasonResourceNotAdvertised, message: []string{"amd.com/sf_vf"}, again: waitAgain,
 		},
-		"no number of taken names makes a run fail, and each is waited for": {
+		"a few taken names make no run fail, and each is waited for": {
 			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeNameTaken, time.Hour), withAttempt("x-r1", 2, v1alpha1.OutcomeNameTaken, time.Hour), withAttempt("x-r1", 3, v1alpha1.OutcomeNameTaken, 2*time.Second)),
 			kind:    stepWait, reason: v1alpha1.ReasonRetrying, message: []string{"under other names", "it went wrong"}, again: 3 * time.Second,
+		},
+		"thirty taken names are three failures": {
+			changes: slices.Repeat(on(withAttempt("x-r1", 1, v1alpha1.OutcomeNameTaken, time.Hour)), 30),
+			kind:    stepFail, reason: v1alpha1.ReasonFailed, message: []string{"x-r1"},
 		},
 		"no number of deleted results makes a run fail": {
 			changes: on(withAttempt("x-r1", 1, v1alpha1.OutcomeMeasured, 3*time.Hour), withAttempt("x-r1", 2, v1alpha1.OutcomeMeasured, 2*time.Hour), withAttempt("x-r1", 3, v1alpha1.OutcomeMeasured, time.Hour)),

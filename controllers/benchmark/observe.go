@@ -108,9 +108,11 @@ func (r *Reconciler) confirm(ctx context.Context, w *world, s step) (step, error
 		return s, nil
 	}
 	// The API server leaves out finished benchmarks, of which there may be thousands.
+	most := w.most // of all benchmarks
 	if err := r.observeQueue(ctx, r.Live, observe.Each, w, client.MatchingFields{"status.completionTime": ""}); err != nil {
 		return step{}, err
 	}
+	w.most = most
 	return decide(w), nil
 }
 
@@ -136,7 +138,9 @@ func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, each 
 		if !r.Settings.Namespaces.Has(o.Namespace) {
 			return nil
 		}
-		note(o.Namespace, o.Status.LeftPods)
+		if note(o.Namespace, o.Status.LeftPods); !o.DeletionTimestamp.IsZero() {
+			note(o.Namespace, recorded(o))
+		}
 		count[o.Namespace]++
 		if unseenBefore(o, b) {
 			w.unseen = o.Namespace + "/" + o.Name

@@ -323,14 +323,22 @@ func measuring(w *world) step {
 
 // discards are the outcomes with which a user who may write pods, or run a command in one, can end an attempt. Some have other causes, too:
 // then a node is measured once more.
-var discards = []string{v1alpha1.OutcomePodLost, v1alpha1.OutcomeSuspended, v1alpha1.OutcomeNodeLost, v1alpha1.OutcomeAgentFailed}
+var discards = []string{
+	v1alpha1.OutcomePodLost, v1alpha1.OutcomeSuspended, v1alpha1.OutcomeNodeLost, v1alpha1.OutcomeAgentFailed, v1alpha1.OutcomeDeadlineExceeded,
+	v1alpha1.OutcomeNameTaken, v1alpha1.OutcomeResultMissing, v1alpha1.OutcomeResultCorrupt, v1alpha1.OutcomeOOMKilled,
+}
 
 // discarded returns which attempt a user may have ended because of what it was about to measure; empty if there is none.
 func discarded(b *v1alpha1.LatencyBenchmark) string {
+	measured := map[string]bool{}
 	for _, a := range b.Status.Attempts {
-		if slices.Contains(discards, a.Outcome.Reason) {
+		switch {
+		case measured[a.Run]:
+			return fmt.Sprintf("%s was measured, and again in attempt %d", a.Run, a.Attempt)
+		case slices.Contains(discards, a.Outcome.Reason):
 			return fmt.Sprintf("attempt %d of %s ended with %s", a.Attempt, a.Run, a.Outcome.Reason)
 		}
+		measured[a.Run] = a.Outcome.Reason == v1alpha1.OutcomeMeasured
 	}
 	return ""
 }

@@ -1,6 +1,7 @@
 package driven
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -266,6 +267,43 @@ var _ = Describe("A benchmark", func() {
 		w.Patiently(ctx, after, func() any { return w.Kubelet.Created() }, HaveLen(4))
 	})
 
+	DescribeTable("whose deletion leaves its pods keeps no node from others", func(ctx SpecContext, restarts bool, deleted func(context.Context, *v1alpha1.LatencyBenchmark, []*corev1.Pod)) {
+		m := w.Start()
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(1).On(w.A, w.B))
+		ends := []*corev1.Pod{w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)}
+		w.Kubelet.Run(ctx, ends[0])
+		ends = append(ends, w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleClient))
+		w.Kubelet.Run(ctx, ends[1])
+		if restarts {
+			m.Stop()
+		}
+		deleted(ctx, Get(ctx, b), ends)
+		if restarts {
+			w.Start()
+		}
+		after := w.Create(ctx, MakeBenchmark(w.Namespace, "after").On(w.A, w.B))
+		w.Pass(time.Minute)
+		for _, p := range ends {
+			Expect(k8s.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+			Expect(p.DeletionTimestamp).NotTo(BeNil(), p.Name)
+		}
+		Expect(Get(ctx, after).Status.Active).To(BeNil(), "the pods are still there")
+		w.Kubelet.Gone(ctx, ends...)
+		w.Pass(time.Minute)
+		Expect(Get(ctx, after).Status.Active).NotTo(BeNil())
+	},
+		Entry("by a finalizer of a user", false, keptByFinalizer),
+		Entry("by a finalizer of a user, and another manager", true, keptByFinalizer),
+		Entry("without owners", false, func(ctx context.Context, b *v1alpha1.LatencyBenchmark, ends []*corev1.Pod) {
+			Expect(k8s.Delete(ctx, b)).To(Succeed())
+			for _, p := range ends { // as the garbage collector does for propagationPolicy: Orphan
+				Expect(k8s.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+				p.OwnerReferences = nil
+				Expect(k8s.Update(ctx, p)).To(Succeed())
+			}
+		}),
+	)
+
 	It("of a name that was there before waits until its pods are gone", func(ctx SpecContext) {
 		w.Start()
 		before := w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B))
@@ -341,3 +379,9 @@ var _ = Describe("Two benchmarks on the same nodes", func() {
 		ExpectSucceeded(ctx, younger, "^True Complete")
 	})
 })
+
+func keptByFinalizer(ctx context.Context, b *v1alpha1.LatencyBenchmark, _ []*corev1.Pod) {
+	b.Finalizers = []string{"example.com/kept"}
+	Expect(k8s.Update(ctx, b)).To(Succeed())
+	Expect(k8s.Delete(ctx, b)).To(Succeed())
+}

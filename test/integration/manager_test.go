@@ -233,7 +233,7 @@ func (w *World) Start(dies ...death) *Manager {
 	}
 	m.Metrics.MustRegister(metrics.NewCollector(mgr.GetCache(), mgr.Elected()))
 	Expect(reconciler.SetupWithManager(mgr)).To(Succeed())
-	Expect((&controllers.Graces{API: api, Namespaces: w.Settings.Namespaces}).SetupWithManager(mgr)).To(Succeed())
+	Expect((&controllers.Graces{API: api, Namespaces: w.Settings.Namespaces, Made: reconciler.Made}).SetupWithManager(mgr)).To(Succeed())
 	Expect((&matrix.Reconciler{API: api, Cluster: cluster, Namespaces: w.Settings.Namespaces}).SetupWithManager(mgr)).To(Succeed())
 	memory := &gate.Memory{}
 	Expect((&gate.Gates{API: api, Cluster: cluster, Memory: memory}).SetupWithManager(mgr)).To(Succeed())
