@@ -10,7 +10,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -93,11 +92,11 @@ func newImport() *cobra.Command {
 		Short: "Turn the output of a tool on a machine without Kubernetes into an export",
 		Long: "Turn the output of a tool on a machine without Kubernetes into an export, each FILE into a round:\n\n" +
 			"  sfnt-pingpong's table     the whole output of one run, with its lines that begin with #\n" +
-			"  HdrHistogram log (.hlog)  of one run without tags, nanoseconds with three significant digits, or of an export\n" +
-			"  list of samples           one number of nanoseconds a line, such as sfnt-pingpong's raw files (--raw)\n\n" +
+			"  HdrHistogram log (.hlog)  of one run, nanoseconds with three significant digits and at most one tag, or of an export\n" +
+			"  list of samples           one decimal number of nanoseconds a line, such as sfnt-pingpong's raw files (--raw)\n\n" +
 			"For all but the first, name what was measured: --tool (of any name), --latency-type (but for an export's log), --protocol,\n" +
-			"--size and, in an open loop, --rate. The same content twice is refused, and so are intervals of one run as rounds: an\n" +
-			"interval over them would lack all that differs from run to run.\n" +
+			"--size and, in an open loop, --rate. The same content twice is refused, and so are files of several\n" +
+			"machines or settings. The intervals of a log are one round: as rounds, they would lack all that differs from run to run.\n" +
 			"get, compare and report read the result by its path. No agent observed the measurement, so that nothing proves it, and\n" +
 			"no gate can be based on it. verdict judges such files by rules.",
 		Example: "  " + name + " import bare-1.txt bare-2.txt --name bare-metal -o results --note hardware='Xeon 6246, X2522'\n" +
@@ -161,19 +160,23 @@ func (s *source) result(name string, files []string) (r imported.Result, twice [
 		Namespace: "imported", Name: name, Tool: v1alpha1.Tool(s.tool), LatencyType: v1alpha1.LatencyType(s.latencyType),
 		Source: "imported from " + strings.Join(files, ", "),
 	}
+	var setup []string
 	for _, file := range files {
 		f, err := s.read(&r, file)
+		differs := func(line string) bool { return !slices.Contains(setup, line) || !slices.Contains(f.Setup, line) }
+		lines := slices.Concat(f.Setup, setup)
 		switch {
 		case err != nil:
 			return r, nil, fmt.Errorf("%s: %w", file, err)
 		case r.Notes == nil:
-			r.Notes = map[string]string{}
+			r.Notes, setup = map[string]string{}, f.Setup
 			maps.Copy(r.Notes, f.Notes)
-		case !maps.Equal(f.Notes, r.Notes):
-			return r, nil, fmt.Errorf("%s: its options or its environment, %q, are not those of %s, %q: import them apart", file, f.Notes, files[0], r.Notes)
+		case slices.ContainsFunc(lines, differs):
+			return r, nil, fmt.Errorf("%s: %.200q is not in both it and %s: rounds have one tool, machine and setting; import them apart",
+				file, lines[slices.IndexFunc(lines, differs)], files[0])
 		}
 		for _, round := range f.Rounds {
-			if slices.ContainsFunc(v.Rounds, func(other imported.Round) bool { return reflect.DeepEqual(other, round) }) {
+			if slices.ContainsFunc(v.Rounds, round.Repeats) {
 				twice = append(twice, file)
 			} else {
 				v.Rounds = append(v.Rounds, round)
@@ -235,7 +238,7 @@ func (s *source) read(r *imported.Result, file string) (imported.File, error) {
 		return s.readSfnt(r, whole)
 	case bytes.Contains(begin, []byte("TotalCount")):
 		return imported.File{}, errors.New("a percentile distribution does not have the samples: import the histogram log (.hlog) of the same measurement")
-	case !number && !bytes.Contains(begin, []byte("HISTF")) && !bytes.Contains(begin, []byte("Histogram log")):
+	case !number && !bytes.Contains(begin, []byte("HIST")) && !bytes.Contains(begin, []byte("Histogram log")):
 		return imported.File{}, fmt.Errorf("line 1: %.80q: it is neither a table of sfnt-pingpong, nor an HdrHistogram log, nor a list of nanoseconds, and nothing else can be imported", line)
 	}
 	c, err := s.cell(r)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/compare"
+	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
 )
 
@@ -159,6 +160,17 @@ func TestImportOfAnotherTool(t *testing.T) {
 	}
 }
 
+// encoded returns an HdrHistogram of a sample.
+func encoded(t *testing.T, ns int64) string {
+	r := result.NewRecorder()
+	r.Record(ns)
+	h, err := r.Histogram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.Encoded
+}
+
 func TestImportRefuses(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string) string {
@@ -173,6 +185,14 @@ func TestImportRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	changed := func(name string, old, by string) string {
+		if !strings.Contains(string(text), old) {
+			t.Fatalf("no %q", old)
+		}
+		return file(name, strings.Replace(strings.TrimSuffix(string(text), "0\n"), old, by, 1)+"\n")
+	}
+	log := "#[Histogram log format version 1.3]\n0.0,0.0,1," + encoded(t, 1500) + "\n"
+	cell := []string{"--name", "x", "--tool", "pinger", "--latency-type", "HalfRTT", "--protocol", "TCP", "--size", "1"}
 	percentiles := file("x.hgrm", "Value Percentile TotalCount\n\n1.0 0.0 1\n2.0 1.0 9\n")
 	huge := file("huge.dat", "1\n")
 	if err := os.Truncate(huge, mostRead+1); err != nil {
@@ -186,30 +206,39 @@ func TestImportRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		"a named pipe":                 {[]string{pipe, "--name", "x"}, "it is no regular file"},
-		"an empty file":                {[]string{file("empty", ""), "--name", "x", "--tool", "pinger", "--latency-type", "RTT", "--protocol", "TCP", "--size", "1"}, "it has no samples"},
-		"a table of another size":      {[]string{sweep, "--name", "x", "--size", "64"}, "--protocol, --size and --rate: a table says what was measured; remove these flags"},
-		"the same content twice":       {[]string{sweep, other(t, sweep, 1), sweep, "--name", "x"}, "the same content twice is one round"},
-		"intervals as rounds":          {[]string{sweep, "--name", "x", "--each-interval"}, "unknown flag: --each-interval"},
-		"other options":                {[]string{sweep, file("spin.txt", strings.Replace(string(text), "sfnt-pingpong ", "sfnt-pingpong --spin ", 1)), "--name", "x"}, "import them apart"},
-		"no file":                      {[]string{}, "the files to import"},
-		"a file that does not exist":   {[]string{"nowhere.txt", "--name", "x"}, "nowhere.txt"},
-		"a directory":                  {[]string{dir, "--name", "x"}, "it is a directory"},
-		"a file that is too large":     {[]string{huge, "--name", "x"}, "import a part of it"},
-		"no name":                      {[]string{sweep}, "--output and --name"},
-		"a name that leaves":           {[]string{sweep, "--name", "../x"}, "--output and --name"},
-		"no tool":                      {[]string{samples, "--name", "x", "--latency-type", "RTT", "--protocol", "TCP", "--size", "1"}, "--tool: "},
-		"a tool without a name":        {[]string{samples, "--name", "x", "--tool", "iperf 3", "--latency-type", "RTT", "--protocol", "TCP", "--size", "1"}, `spec.tool: "iperf 3" is no name of a tool`},
-		"another file's tool":          {[]string{sweep, samples, "--name", "x", "--size", "1", "--tool", "sfnt-pingpong"}, "remove these flags"},
-		"no latency type":              {[]string{samples, "--name", "x", "--tool", "pinger", "--protocol", "TCP", "--size", "1"}, "--latency-type: "},
-		"no size":                      {[]string{samples, "--name", "x", "--tool", "pinger", "--protocol", "TCP", "--latency-type", "RTT"}, "--size and --rate"},
-		"no protocol":                  {[]string{samples, "--name", "x", "--tool", "pinger", "--latency-type", "RTT", "--size", "1"}, "spec.workload.protocols"},
-		"a rate that the tool has not": {[]string{samples, "--name", "x", "--tool", "netperf", "--latency-type", "RTT", "--protocol", "TCP", "--size", "1", "--rate", "9"}, "spec.workload.ratesPerSecond"},
-		"another latency type":         {[]string{sweep, "--name", "x", "--latency-type", "RTT"}, "--latency-type: it reports HalfRTT, not RTT"},
-		"a table of another tool":      {[]string{sweep, "--name", "x", "--tool", "pinger"}, "--tool: it is of sfnt-pingpong"},
-		"a percentile distribution":    {[]string{percentiles, "--name", "x"}, "import the histogram log (.hlog)"},
-		"a note without a value":       {[]string{sweep, "--name", "x", "--note", "hardware"}, "kubectl tailgate: spec.notes[1].value"},
-		"text":                         {[]string{file("text", "hello\n"), "--name", "x", "--tool", "pinger", "--latency-type", "RTT", "--protocol", "TCP", "--size", "1"}, "line 1"},
+		"a named pipe":                  {[]string{pipe, "--name", "x"}, "it is no regular file"},
+		"an empty file":                 {[]string{file("empty", ""), "--name", "x", "--tool", "pinger", "--latency-type", "RTT", "--protocol", "TCP", "--size", "1"}, "it has no samples"},
+		"a table of another size":       {[]string{sweep, "--name", "x", "--size", "64"}, "--protocol, --size and --rate: a table says what was measured; remove these flags"},
+		"the same content twice":        {[]string{sweep, other(t, sweep, 1), sweep, "--name", "x"}, "the same content twice is one round"},
+		"the same with a later date":    {[]string{sweep, file("date.txt", strings.Replace(string(text), "BST 2019", "BST 2020", 1)), "--name", "x"}, "the same content twice is one round"},
+		"the same without a date":       {[]string{sweep, file("no-date.txt", strings.Replace(string(text), "# date: ", "# dated: ", 1)), "--name", "x"}, "the same content twice is one round"},
+		"a list and a log of it":        {append([]string{file("list.dat", "3333\n"), file("x.hlog", strings.Replace(log, encoded(t, 1500), encoded(t, 3333), 1))}, cell...), "the same content twice is one round"},
+		"another host":                  {[]string{sweep, changed("host.txt", "# uname: Linux ", "# uname: Linux x"), "--name", "x"}, "import them apart"},
+		"another CPU":                   {[]string{sweep, changed("cpu.txt", "E5-2620 v4", "E5-2621"), "--name", "x"}, "import them apart"},
+		"another driver":                {[]string{sweep, changed("driver.txt", "driver: sfc", "driver: mlx5_core"), "--name", "x"}, "driver: "},
+		"another version":               {[]string{sweep, changed("version.txt", "# version: 1.5.0", "# version: 1.6.0"), "--name", "x"}, `"version: 1.6.0" is not in both`},
+		"a log with a tag, one without": {append([]string{file("tag.hlog", strings.Replace(log, "\n0.0", "\nTag=A,0.0", 1)), samples}, cell...), `"tag: A" is not in both`},
+		"a DoubleHistogram":             {append([]string{file("double.hlog", "0.0,1.0,1,DHISTwAAAA\n")}, cell...), "DoubleHistogram: record integers"},
+		"intervals as rounds":           {[]string{sweep, "--name", "x", "--each-interval"}, "unknown flag: --each-interval"},
+		"other options":                 {[]string{sweep, file("spin.txt", strings.Replace(string(text), "sfnt-pingpong ", "sfnt-pingpong --spin ", 1)), "--name", "x"}, "import them apart"},
+		"no file":                       {[]string{}, "the files to import"},
+		"a file that does not exist":    {[]string{"nowhere.txt", "--name", "x"}, "nowhere.txt"},
+		"a directory":                   {[]string{dir, "--name", "x"}, "it is a directory"},
+		"a file that is too large":      {[]string{huge, "--name", "x"}, "import a part of it"},
+		"no name":                       {[]string{sweep}, "--output and --name"},
+		"a name that leaves":            {[]string{sweep, "--name", "../x"}, "--output and --name"},
+		"no tool":                       {[]string{samples, "--name", "x", "--latency-type", "RTT", "--protocol", "TCP", "--size", "1"}, "--tool: "},
+		"a tool without a name":         {[]string{samples, "--name", "x", "--tool", "iperf 3", "--latency-type", "RTT", "--protocol", "TCP", "--size", "1"}, `spec.tool: "iperf 3" is no name of a tool`},
+		"another file's tool":           {[]string{sweep, samples, "--name", "x", "--size", "1", "--tool", "sfnt-pingpong"}, "remove these flags"},
+		"no latency type":               {[]string{samples, "--name", "x", "--tool", "pinger", "--protocol", "TCP", "--size", "1"}, "--latency-type: "},
+		"no size":                       {[]string{samples, "--name", "x", "--tool", "pinger", "--protocol", "TCP", "--latency-type", "RTT"}, "--size and --rate"},
+		"no protocol":                   {[]string{samples, "--name", "x", "--tool", "pinger", "--latency-type", "RTT", "--size", "1"}, "spec.workload.protocols"},
+		"a rate that the tool has not":  {[]string{samples, "--name", "x", "--tool", "netperf", "--latency-type", "RTT", "--protocol", "TCP", "--size", "1", "--rate", "9"}, "spec.workload.ratesPerSecond"},
+		"another latency type":          {[]string{sweep, "--name", "x", "--latency-type", "RTT"}, "--latency-type: it reports HalfRTT, not RTT"},
+		"a table of another tool":       {[]string{sweep, "--name", "x", "--tool", "pinger"}, "--tool: it is of sfnt-pingpong"},
+		"a percentile distribution":     {[]string{percentiles, "--name", "x"}, "import the histogram log (.hlog)"},
+		"a note without a value":        {[]string{sweep, "--name", "x", "--note", "hardware"}, "kubectl tailgate: spec.notes[1].value"},
+		"text":                          {[]string{file("text", "hello\n"), "--name", "x", "--tool", "pinger", "--latency-type", "RTT", "--protocol", "TCP", "--size", "1"}, "line 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "out")

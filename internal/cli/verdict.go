@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/compare"
 	"github.com/tailgate-dev/tailgate/internal/export"
+	"github.com/tailgate-dev/tailgate/internal/imported"
 	"github.com/tailgate-dev/tailgate/internal/judge"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/rounds"
@@ -114,7 +114,7 @@ func (v *filesVerdict) run(ctx context.Context, stdout, stderr io.Writer) error 
 			return err
 		}
 		for i, round := range candidate.Runs {
-			if slices.ContainsFunc(baseline.Runs, func(other result.Stored) bool { return reflect.DeepEqual(round.Client.Cells, other.Client.Cells) }) {
+			if slices.ContainsFunc(baseline.Runs, func(other result.Stored) bool { return imported.Round(round.Client.Cells).Repeats(other.Client.Cells) }) {
 				return fmt.Errorf("round %d of the candidate has the content of a round of the baseline: the same content twice is one round", i+1)
 			}
 		}

@@ -59,6 +59,9 @@ func (w *writer) rounds(name string, s report.Series) (all *hdr.Histogram, log [
 	}
 	var decoded []*hdr.Histogram
 	for _, r := range s.Rounds {
+		if of := r.Histogram; r.Lost+of.Unrecorded+of.OverRange > 0 {
+			fmt.Fprintf(&out, "%s%d lost, %d unrecorded and %d out-of-range messages of round %d]\n", samples.Lacking, r.Lost, of.Unrecorded, of.OverRange, r.Number)
+		}
 		h, err := hdr.Decode([]byte(r.Histogram.Encoded))
 		if err != nil {
 			return nil, nil, fmt.Errorf("round %d: %w", r.Number, err)

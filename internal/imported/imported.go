@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -59,6 +60,18 @@ type Variant struct {
 
 // Round has a round's cells: the protocol, message size and rate of their traffic.
 type Round []result.Cell
+
+// Repeats reports whether the rows of one round are all in the other, whatever their order and the date.
+func (r Round) Repeats(other Round) bool {
+	if len(r) > len(other) {
+		r, other = other, r
+	}
+	return !slices.ContainsFunc(r, func(c result.Cell) bool {
+		return !slices.ContainsFunc(other, func(o result.Cell) bool {
+			return c.Traffic == o.Traffic && c.Histogram.Encoded == o.Histogram.Encoded && reflect.DeepEqual(c.Own, o.Own)
+		})
+	})
+}
 
 // Benchmark returns the result as a complete benchmark with stored runs.
 func (r Result) Benchmark() (export.Benchmark, error) {
@@ -161,6 +174,8 @@ type File struct {
 	Tool v1alpha1.Tool
 	// Notes are settings that the file names.
 	Notes map[string]string
+	// Setup are the lines about the tool, the client's machine and the settings, which all rounds of a benchmark share.
+	Setup []string
 }
 
 // Sfnt reads sfnt-pingpong's table as a round. Its rows become round trips.
@@ -182,7 +197,15 @@ func Sfnt(output []byte) (File, error) {
 	if set := environment(header); set != "" {
 		notes["environment"] = set
 	}
-	f := File{Tool: sfntpingpong.Name, Rounds: make([]Round, 1), LatencyType: v1alpha1.LatencyHalfRTT, At: dateOf(header.Value("date")), Notes: notes}
+	f := File{Tool: sfntpingpong.Name, Rounds: make([]Round, 1), LatencyType: v1alpha1.LatencyHalfRTT, At: plausible(dateOf(header.Value("date"))), Notes: notes}
+	for _, e := range header {
+		if startsWith(e.Key, machine) || startsWith(e.Key, settings) || startsWith(e.Value, device) {
+			f.Setup = append(f.Setup, e.Key+": "+e.Value)
+		}
+	}
+	for name, value := range notes {
+		f.Setup = append(f.Setup, name+": "+value)
+	}
 	if fullRTT {
 		f.LatencyType = v1alpha1.LatencyRTT
 	}
@@ -242,6 +265,9 @@ func commandLine(line string, rows []sfntpingpong.Row) (v1alpha1.Protocol, map[s
 					return "", nil, fmt.Errorf("--sizes does not name size %d, of which there is a row", r.Size)
 				}
 			}
+			if names := slices.Compact(slices.Sorted(slices.Values(strings.Split(value, ",")))); len(names) > len(rows) {
+				return "", nil, fmt.Errorf("--sizes names %d sizes, and there are %d rows: the output was cut", len(names), len(rows))
+			}
 		case slices.Contains(ordinary, name):
 		case slices.Contains(others, name):
 			noted = append(noted, strings.TrimSuffix("--"+name+"="+value, "="))
@@ -268,14 +294,24 @@ func commandLine(line string, rows []sfntpingpong.Row) (v1alpha1.Protocol, map[s
 // mostNote is the longest value of a note, in characters.
 const mostNote = 256
 
-// environment returns the variables in a table's header that change how sockets work.
+// How lines begin: the keys of those about the tool's build and the client's machine, and of variables that change how sockets work; the
+// values of those about interfaces.
+var (
+	machine  = []string{"version", "src", "uname", "cpu", "lspci"}
+	settings = []string{"LD_PRELOAD", "server LD_PRELOAD", "EF_", "VMA_", "onload_version"}
+	device   = []string{"driver: ", "version: "}
+)
+
+func startsWith(s string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(s, p) })
+}
+
+// environment returns the settings in a table's header.
 func environment(h sfnt.Header) string {
 	var all []string
 	for _, e := range h {
-		for _, prefix := range []string{"LD_PRELOAD", "server LD_PRELOAD", "EF_", "VMA_", "onload_version"} {
-			if strings.HasPrefix(e.Key, prefix) {
-				all = append(all, e.Key+"="+e.Value)
-			}
+		if startsWith(e.Key, settings) {
+			all = append(all, e.Key+"="+e.Value)
 		}
 	}
 	slices.Sort(all)
@@ -293,6 +329,14 @@ func dateOf(date string) time.Time {
 	return time.Time{}
 }
 
+// plausible returns a date, or zero for one of a clock that was not set, or of the future.
+func plausible(at time.Time) time.Time {
+	if at.Year() < 2000 || at.After(time.Now().Add(time.Hour*24)) {
+		return time.Time{}
+	}
+	return at
+}
+
 // Nanoseconds reads whole ns of a latency type, one a line, as sfnt-pingpong's raw files.
 func Nanoseconds(r io.Reader, kind v1alpha1.LatencyType) (result.Histogram, error) {
 	recorder := result.NewRecorder()
@@ -306,10 +350,16 @@ func Nanoseconds(r io.Reader, kind v1alpha1.LatencyType) (result.Histogram, erro
 // the type of the latencies; an export's log names its own, and kind may be empty.
 func HistogramLog(r io.Reader, kind v1alpha1.LatencyType) ([]result.Histogram, File, error) {
 	log, err := samples.HistogramLog(r, samples.Scale{Unit: time.Nanosecond, Half: kind == v1alpha1.LatencyHalfRTT})
-	f := File{LatencyType: log.LatencyType, At: log.At}
-	if err != nil || log.LatencyType != "" {
-		return log.Rounds, f, err
+	f := File{LatencyType: log.LatencyType, At: plausible(log.At)}
+	if log.Tag != "" {
+		f.Notes, f.Setup = map[string]string{"tag": text.Shorten(log.Tag, mostNote)}, []string{"tag: " + log.Tag}
 	}
-	h, err := log.All.Histogram()
-	return []result.Histogram{h}, f, err
+	if err == nil && log.LatencyType == "" {
+		log.Rounds = make([]result.Histogram, 1)
+		log.Rounds[0], err = log.All.Histogram()
+	}
+	if i := slices.IndexFunc(log.Rounds, func(h result.Histogram) bool { return h.Count == 0 }); err == nil && i >= 0 {
+		err = fmt.Errorf("round %d: it has no samples", i+1)
+	}
+	return log.Rounds, f, err
 }

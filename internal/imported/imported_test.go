@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -173,6 +174,7 @@ func TestPublishedAreExports(t *testing.T) {
 const table = `# cmdline: ./sfnt-pingpong tcp 192.0.2.1
 # percentile=99
 # reporting: 1/2 RTT
+# tsc_hz: 2500000000
 #	size	mean	min	median	max	%ile	stddev	iter
 	1	1500	1400	1490	9000	1600	40	1000
 `
@@ -188,6 +190,10 @@ func TestSfntRefuses(t *testing.T) {
 		"several pings, apart":        {" tcp ", " --n-pings 4 tcp ", "cmdline: --n-pings is 4"},
 		"an unknown option":           {" tcp ", " --burst=4 tcp ", "cmdline: --burst is none of the options"},
 		"another size than asked for": {" tcp ", " --sizes=64,256 tcp ", "cmdline: --sizes does not name size 1"},
+		"a size without a row":        {" tcp ", " --sizes=1,64 tcp ", "cmdline: --sizes names 2 sizes, and there are 1 rows"},
+		"cut in its last number":      {"\t1000\n", "\t100", "line 6: the last line has no end"},
+		"a clock that stands still":   {"2500000000", "0", "tsc_hz: its clock has no plausible rate"},
+		"no rate of the clock":        {"# tsc_hz: 2500000000\n", "", "tsc_hz: its clock has no plausible rate"},
 		"a whole round trip":          {" tcp ", " --rtt tcp ", "it reports 1/2 RTT, and its command line has --rtt: true"},
 		"a second calibration":        {"# reporting", "# WARNING: tsc_hz changed to 1 on recheck\n# reporting", "tsc_hz changed"},
 		"two command lines":           {"# reporting", "# cmdline: sfnt-pingpong udp h\n# reporting", "line 3: a second cmdline"},
@@ -230,12 +236,13 @@ func TestSfntRefuses(t *testing.T) {
 }
 
 func TestNanoseconds(t *testing.T) {
-	h, err := Nanoseconds(strings.NewReader("1000\n 2000 \n3001"), v1alpha1.LatencyHalfRTT)
+	h, err := Nanoseconds(strings.NewReader("1000\n 2000 \n3001\n"), v1alpha1.LatencyHalfRTT)
 	if err != nil || h.Count != 3 || h.MinNs != 2000 || h.MaxNs != 6002 || h.SumNs != 12_002 {
 		t.Errorf("got %+v, %v", h, err)
 	}
 	for text, want := range map[string]string{
 		"": "no samples", "1000\n\n": "line 2", "1000\n-1\n": "line 2", "1000\n1.5\n": "line 2", "60000000001\n": "from 1 to 60000000000", "x\n": "line 1",
+		"10000\n10001\n10": "line 3: the last line has no end", "1e4\n": "line 1", "0x1p13\n": "line 1", "+5\n": "line 1", "1_0\n": "line 1",
 		strings.Repeat("1", 70_000): "line 1",
 	} {
 		if _, err := Nanoseconds(strings.NewReader(text), v1alpha1.LatencyRTT); err == nil || !strings.Contains(err.Error(), want) {
@@ -263,6 +270,12 @@ func log(t testing.TB, least, most int64, digits int, intervals ...[]int64) stri
 	return out.String()
 }
 
+// payload returns the encoded histogram of samples.
+func payload(t testing.TB, samples ...int64) string {
+	text := strings.TrimSpace(log(t, 1, 60_000_000_000, 3, samples))
+	return text[strings.LastIndex(text, ",")+1:]
+}
+
 func TestHistogramLog(t *testing.T) {
 	text := log(t, 1, 3_600_000_000_000, 3, []int64{1000, 1500}, []int64{2_000_000, 2_500_000})
 	all, f, err := HistogramLog(strings.NewReader(text), v1alpha1.LatencyHalfRTT)
@@ -277,24 +290,65 @@ func TestHistogramLog(t *testing.T) {
 	if err != nil || len(each) != 2 || each[0].MinNs != 1000 || each[0].MaxNs != 1500 || f.LatencyType != v1alpha1.LatencyHalfRTT {
 		t.Errorf("got %+v, %v", each, err)
 	}
+	// A log of HdrHistogram_c has an interval's end, and one tag is no obstacle.
+	a, b := payload(t, 1000, 1500), payload(t, 2000)
+	c := `"StartTimestamp","EndTimestamp","Interval_Max","Interval_Compressed_Histogram"` + "\nTag=A,5.0,6.0,1,"
+	all, f, err = HistogramLog(strings.NewReader(c+a+"\nTag=A,5.9991,7.0,1,"+b+"\n"), v1alpha1.LatencyRTT)
+	if err != nil || len(all) != 1 || all[0].Count != 3 || f.Notes["tag"] != "A" {
+		t.Errorf("got %+v, %+v, %v", all, f, err)
+	}
+	for comment, whole := range map[string]bool{
+		"#[Unit: µs]": false, "#[Unit: μs]": false, "#[values in μsec]": false, "#[micros]": false, "#[MILLIS]": false, "#[latency_us]": false,
+		"#[Unit: seconds]": false, "#[latencies in micro sec]": false, "#[Unit: ticks]": false, `"Start","Interval_Length","Interval_Max_us","H"`: false,
+		"#[latencyMicros]": false, "#[valueUnitRatio 7]": false, "#[StartTime: 1726000000.0 (seconds since epoch), in ms]": false, "#[Unit: 100 ns]": false,
+		"#[values of 100ns]": false, "#[Pause of 5 ms before the run]": false, "#[Einheit s]": false, "#[timeUnit=MICROSECONDS]": false,
+		"#[Unit: ns]": true, "#[latency_ns]": true, "#[unit nanoSeconds]": true, "#[values are nanoseconds]": true, "#[Unit: ns, nsec/nanos]": true,
+		"#[BaseTime: 1726000000.0 (seconds since epoch)]": true, "#[Logged with jHiccup version 2.0.5]": true, "#[music of the spheres]": true,
+	} {
+		_, _, err := HistogramLog(strings.NewReader(comment+"\n0.0,1.0,1,"+a+"\n"), v1alpha1.LatencyRTT)
+		if whole != (err == nil) || err != nil && !strings.Contains(err.Error(), "line 1: ") {
+			t.Errorf("%s: %v", comment, err)
+		}
+	}
+	for at, want := range map[string]int{"1726000000.474": 2024, "0.000": 1, "9999999999": 1, "12.5": 1} {
+		_, f, err := HistogramLog(strings.NewReader("#[StartTime: "+at+" (seconds since epoch), x]\n0.0,1.0,1,"+a+"\n"), v1alpha1.LatencyRTT)
+		if err != nil || f.At.Year() != want {
+			t.Errorf("%s: %s, %v", at, f.At, err)
+		}
+	}
 	line := text[strings.LastIndex(strings.TrimSpace(text), "\n")+1:]
 	for name, c := range map[string]struct{ text, want string }{
-		"coarse":                  {log(t, 1, 1_000_000, 2, []int64{9}), "3 significant digits"},
-		"microseconds":            {log(t, 1000, 1_000_000_000, 3, []int64{9000}), "nanoseconds from 1"},
-		"a value beyond a minute": {log(t, 1, 3_600_000_000_000, 3, []int64{70_000_000_000}), "nanoseconds from 1 to 60000000000"},
-		"no intervals":            {"#[Histogram log format version 1.3]\n", "no intervals"},
-		"no histogram":            {"1,2,3,what\n", "line 1: reading its header"},
-		"no interval":             {"hello\n", `line 1: "hello" is not an interval`},
-		"a cut line":              {text[:len(text)-40], "reading its"},
-		"a longer line":           {strings.Repeat("1", 2<<20), "line 1"},
-		"more after a line":       {strings.TrimSpace(text) + "AAAA\n", "another line is in it"},
-		"an interval twice":       {text + line, "line 5: it is the same interval as in line 4"},
-		"two headings":            {text + text, "a second heading"},
-		"two start times":         {"#[StartTime: 1 (seconds since epoch), x]\n#[StartTime: 2 (seconds since epoch), x]\n" + text, "line 2: it has a second StartTime"},
-		"another unit":            {"#[Values are in microseconds]\n" + text, "line 1: "},
-		"a tag among none":        {text + "Tag=READ," + line, "it has the series READ"},
-		"captured times":          {"#[Tailgate: an interval is a round, in ns of captured times (InToOut)]\n" + text, "captured times cannot be imported"},
-		"two logs of exports":     {own + own + text, "several exports"},
+		"coarse":                   {log(t, 1, 1_000_000, 2, []int64{9}), "3 significant digits"},
+		"microseconds":             {log(t, 1000, 1_000_000_000, 3, []int64{9000}), "nanoseconds from 1"},
+		"a value beyond a minute":  {log(t, 1, 3_600_000_000_000, 3, []int64{70_000_000_000}), "nanoseconds from 1 to 60000000000"},
+		"no intervals":             {"#[Histogram log format version 1.3]\n", "no intervals"},
+		"no histogram":             {"1,2,3,what\n", "line 1: reading its header"},
+		"no interval":              {"hello\n", `line 1: "hello" is not an interval`},
+		"a cut line":               {text[:len(text)-40], "reading its"},
+		"a longer line":            {strings.Repeat("1", 2<<20), "line 1"},
+		"more after a line":        {strings.TrimSpace(text) + "AAAA\n", "another line is in it"},
+		"an interval twice":        {text + line, "line 5: it is the same interval as in line 4"},
+		"two headings":             {text + text, "a second heading"},
+		"two start times":          {"#[StartTime: 1 (seconds since epoch), x]\n#[StartTime: 2 (seconds since epoch), x]\n" + text, "line 2: it has a second StartTime"},
+		"another unit":             {"#[Values are in microseconds]\n" + text, "line 1: "},
+		"a tag among none":         {text + "Tag=READ," + line, "it has the series READ"},
+		"cumulative intervals":     {"0.0,1.0,1," + a + "\n0.0,2.0,1," + b + "\n", "line 2: it begins at 0s, and the interval before ends at 1s"},
+		"overlapping intervals":    {"0.0,1.0,1," + a + "\n0.9,1.0,1," + b + "\n", "line 2: it begins at 900ms"},
+		"a run after another":      {"0.0,1.0,1," + a + "\n1.0,1.0,1," + b + "\n#[x]\n0.0,1.0,1," + b + "\n", "line 4: it begins at 0s"},
+		"an interval in two ways":  {"0.0,1.0,1," + a + "\n0.000,1.000,1.0," + a + "\n", "line 2: it is the same interval as in line 1"},
+		"the end before the start": {c + a + "\nTag=A,7.0,6.0,1," + b + "\n", "line 3: 7.0 and 6.0 are not"},
+		"centuries":                {"9223372036,9223372036,1," + a + "\n", "line 1: 9223372036 and"},
+		"no number":                {"1.2.3,1,1," + a + "\n", "line 1: 1.2.3 and 1 are not"},
+		"two times of 1970":        {"#[StartTime: 0 (seconds since epoch), x]\n#[StartTime: 0 (seconds since epoch), x]\n", "line 2: it has a second StartTime"},
+		"only empty intervals":     {"0.0,1.0,0," + payload(t) + "\n1.0,1.0,0," + payload(t) + "\n", "it has no samples"},
+		"an export's empty round":  {own + log(t, 1, 60_000_000_000, 3, []int64{5}, nil), "round 2: it has no samples"},
+		"two tags":                 {"Tag=A,0.0,1.0,1," + a + "\nTag=B,0.0,1.0,1," + b + "\n", "it has the series A, B"},
+		"the largest bound":        {log(t, 1, math.MaxInt64, 3, []int64{5}), "highest trackable value is 9223372036854775807, and it can be at most 1125899906842624"},
+		"a DoubleHistogram":        {"0.0,1.0,1,DHISTwAAAA\n", "line 1: its histogram is a DoubleHistogram: record integers"},
+		"reduced by an export":     {own + log(t, 1, 60_000_000_000, 2, []int64{5}), "name the directory to get, compare and report"},
+		"lost messages":            {own + "#[Tailgate: not in this log are 1 lost, 0 unrecorded and 0 out-of-range messages of round 1]\n" + text, "line 2: "},
+		"captured times":           {"#[Tailgate: an interval is a round, in ns of captured times (InToOut)]\n" + text, "captured times cannot be imported"},
+		"two logs of exports":      {own + own + text, "several exports"},
 	} {
 		if _, _, err := HistogramLog(strings.NewReader(c.text), v1alpha1.LatencyRTT); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", name, err, c.want)

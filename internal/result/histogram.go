@@ -120,13 +120,21 @@ func (d Distribution) Percentile(p stats.Percentile, lost int64) stats.Reported 
 // RecordEncoded adds the samples of an encoded HdrHistogram of another program, each multiplied by factor. It refuses a histogram whose
 // buckets are not those of a recorder, or that has values out of range.
 func RecordEncoded(r *Recorder, encoded string, factor int64) error {
-	header, err := readHeader(encoded)
-	if err != nil {
-		return err
+	if strings.HasPrefix(encoded, "DHIST") {
+		return fmt.Errorf("its histogram is a DoubleHistogram: record integers, nanoseconds from 1 with %d significant digits", digits)
 	}
-	if header.Least != lowest || header.Figures != digits || header.Most > 1<<50 || len(encoded) > maxEncoded {
+	header, err := readHeader(encoded)
+	switch {
+	case err != nil:
+		return err
+	case header.Figures == fewerDigits:
+		return fmt.Errorf("its histogram has %d digits, and not %d significant digits: record with these; of an export, whose histograms are reduced if there are many, "+
+			"name the directory to get, compare and report", fewerDigits, digits)
+	case header.Least != lowest || header.Figures != digits || len(encoded) > maxEncoded:
 		return fmt.Errorf("its histogram is of %d to %d with %d digits: record nanoseconds from 1 with %d significant digits",
 			header.Least, header.Most, header.Figures, digits)
+	case header.Most > 1<<50:
+		return fmt.Errorf("its histogram's highest trackable value is %d, and it can be at most %d: create it for less, such as an hour, 3600000000000 ns", header.Most, int64(1<<50))
 	}
 	raw, err := base64.StdEncoding.Strict().DecodeString(encoded)
 	if err != nil || len(raw) < 8 || int64(binary.BigEndian.Uint32(raw[4:8])) != int64(len(raw)-8) {

@@ -3,6 +3,7 @@ package samples
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/text"
+	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
 // longest is a stored histogram's largest latency.
@@ -36,27 +38,28 @@ func (s Scale) factor() int64 {
 	return int64(s.Unit)
 }
 
-// Values reads a number a line, and calls record with the round trip in ns. Numbers of ns are whole.
+// Values reads a decimal number a line, and calls record with the round trip in ns. Numbers of ns are whole, and have no exponent; those
+// of longer units may have one, as programs print 0.000012 s.
 func Values(r io.Reader, s Scale, record func(ns int64)) error {
-	number, factor := 0, float64(s.factor())
-	lines := bufio.NewScanner(r)
-	for lines.Scan() {
-		number++
-		n, err := strconv.ParseFloat(strings.TrimSpace(lines.Text()), 64)
-		// Each comparison with NaN is false.
+	read, digits, factor := 0, "0123456789.", float64(s.factor())
+	if s.Unit != time.Nanosecond {
+		digits += "eE+-"
+	}
+	err := tool.EachLine(r, func(number int, line []byte) error {
+		decimal := strings.TrimSpace(string(line))
+		n, err := strconv.ParseFloat(decimal, 64)
 		ns := math.Round(n * factor)
-		if err != nil || !(ns >= 1 && ns <= float64(longest)) || s.Unit == time.Nanosecond && n != math.Trunc(n) {
-			return fmt.Errorf("line %d: %.40q is not a number of nanoseconds from 1 to %d, in units of %s", number, lines.Text(), int64(longest)/(s.factor()/int64(s.Unit)), s.Unit)
+		if err != nil || strings.Trim(decimal, digits) != "" || ns < 1 || ns > float64(longest) || s.Unit == time.Nanosecond && n != math.Trunc(n) {
+			return fmt.Errorf("%.40q is not a number of nanoseconds from 1 to %d, in units of %s", line, int64(longest)/(s.factor()/int64(s.Unit)), s.Unit)
 		}
 		record(int64(ns))
-	}
-	if err := lines.Err(); err != nil {
-		return fmt.Errorf("line %d: %w", number+1, err)
-	}
-	if number == 0 {
+		read = number
+		return nil
+	})
+	if err == nil && read == 0 {
 		return errors.New("it has no samples")
 	}
-	return nil
+	return err
 }
 
 // LogComment begins the comment of an export's histograms, which names unit and type.
@@ -64,6 +67,9 @@ const LogComment = "#[Tailgate: "
 
 // RoundTrips begins that of whole round trips; how they are shown and a bracket follow.
 const RoundTrips = LogComment + "an interval is a round, in ns of whole round trips (RTT), shown as "
+
+// Lacking begins a comment of what a log of an export does not have.
+const Lacking = LogComment + "not in this log are "
 
 // readLogComment returns how latencies are shown of whose round trips a log is.
 func readLogComment(line string) (v1alpha1.LatencyType, error) {
@@ -81,10 +87,22 @@ const mostIntervals = 86_400
 
 var (
 	startTime = regexp.MustCompile(`^#\[StartTime: ([0-9]{1,10})(?:\.[0-9]*)? \(seconds since epoch\)`)
-	otherUnit = regexp.MustCompile(`(?i)\b(milli-?seconds?|micro-?seconds?|[mµu]secs?|[mµu]s)\b`)
 	// interval is a line with start, length, maximum and histogram, and maybe a tag.
-	interval = regexp.MustCompile(`^(?:Tag=([^,]*),)?[0-9.]+,[0-9.]+,[0-9.]+,(\S+)$`)
+	interval = regexp.MustCompile(`^(?:Tag=([^,]*),)?([0-9.]+),([0-9.]+),[0-9.]+,(\S+)$`)
+
+	// Words of units are between anything but letters, after splitWords. Several ns, such as 100 ns, are another unit.
+	splitWords = regexp.MustCompile(`(\p{Ll})(\p{Lu})`)
+	inNs       = regexp.MustCompile(`(?i)(?:^|[^0-9] |[^\pL0-9 ])n(?:ano)?[ _-]?s(?:ecs?|econds?)?(?:\PL|$)`)
+	otherUnit  = regexp.MustCompile(`(?i)(?:^|\PL)(?:(?:milli|micro|pico|[mpuµ])?s(?:ecs?|econds?)?|milli|micro|pico|µ|ticks?|cycles?|jiffies|n(?:ano)?s)(?:\PL|$)`)
+	ofUnit     = regexp.MustCompile(`(?i)(?:^|\PL)units?(?:\PL|$)`)
 )
+
+// namesOtherUnit reports whether a comment or a heading may say that values are not nanoseconds.
+func namesOtherUnit(line string) bool {
+	words := splitWords.ReplaceAllString(strings.Replace(line, "(seconds since epoch)", "", 1), "$1 $2")
+	rest := inNs.ReplaceAllString(words, " ")
+	return otherUnit.MatchString(rest) || rest == words && ofUnit.MatchString(words)
+}
 
 // Log is the content of an HdrHistogram log.
 type Log struct {
@@ -93,8 +111,9 @@ type Log struct {
 	All         *result.Recorder
 	Rounds      []result.Histogram
 	LatencyType v1alpha1.LatencyType
-	// At is its StartTime, or zero.
-	At time.Time
+	// At is its StartTime, or zero; Tag is that of all intervals, or empty.
+	At  time.Time
+	Tag string
 }
 
 // HistogramLog reads an HdrHistogram log of version 2. That of an export has ns of whole round trips, whatever the scale.
@@ -113,12 +132,14 @@ func HistogramLog(r io.Reader, s Scale) (Log, error) {
 	if err := lines.Err(); err != nil {
 		return Log{}, fmt.Errorf("line %d: %w", number+1, err)
 	}
-	if len(l.tags) > 0 {
-		return Log{}, fmt.Errorf("it has the series %s: split it by their tags, and import one series a file", text.List(slices.Sorted(maps.Keys(l.tags)), 8, ", "))
-	}
-	if len(l.seen) == 0 {
+	tags := slices.Sorted(maps.Keys(l.tags))
+	switch {
+	case len(tags) == 0:
 		return Log{}, errors.New("it has no intervals")
+	case len(tags) > 1:
+		return Log{}, fmt.Errorf("it has the series %s: split it by their tags, and import one series a file", text.List(tags, 8, ", "))
 	}
+	l.log.Tag = strings.TrimSuffix(tags[0], untagged)
 	return l.log, nil
 }
 
@@ -126,15 +147,22 @@ func HistogramLog(r io.Reader, s Scale) (Log, error) {
 type intervals struct {
 	scale Scale
 	log   Log
-	// began: the heading of the intervals was read.
-	began bool
-	// seen has the lines of intervals with their numbers.
+	// started: a StartTime was read. heading is that of the intervals.
+	started bool
+	heading string
+	// seen has the intervals with the numbers of their lines. end is that of the last.
 	seen map[string]int
+	end  time.Duration
 	tags map[string]bool
 }
 
+// untagged stands for no tag: a tag has no comma.
+const untagged = "lines, without a tag"
+
 func (l *intervals) add(number int, line string) error {
 	switch {
+	case strings.HasPrefix(line, Lacking):
+		return fmt.Errorf("%.120q: get, compare and report read the whole export, by its directory", line)
 	case strings.HasPrefix(line, LogComment):
 		if l.log.LatencyType != "" || len(l.seen) > 0 {
 			return errors.New("it has the logs of several exports: import one a file")
@@ -143,42 +171,56 @@ func (l *intervals) add(number int, line string) error {
 		l.log.LatencyType, err = readLogComment(line)
 		l.scale = Scale{Unit: time.Nanosecond}
 		return err
-	case line[0] == '#':
-		start := startTime.FindStringSubmatch(line)
-		switch {
-		case start != nil && !l.log.At.IsZero(), start != nil && len(l.seen) > 0:
-			return errors.New("it has a second StartTime, of another run: import one run a file")
-		case start != nil:
-			seconds, _ := strconv.ParseInt(start[1], 10, 64) // at most ten digits
-			l.log.At = time.Unix(seconds, 0).UTC()
-		case l.scale.Unit == time.Nanosecond && otherUnit.MatchString(line):
-			return fmt.Errorf("%.80q names another unit than nanoseconds: convert the values", line)
-		}
-		return nil
-	case line[0] == '"':
-		if l.began || len(l.seen) > 0 {
-			return errors.New("it has a second heading, of another run: import one run a file")
-		}
-		l.began = true
-		return nil
+	case line[0] == '#', line[0] == '"':
+		return l.addComment(line)
 	}
 	found := interval.FindStringSubmatch(line)
-	switch {
-	case found == nil:
+	if found == nil {
 		return fmt.Errorf("%.80q is not an interval: its start, length and maximum, and a histogram", line)
-	case strings.HasPrefix(line, "Tag="):
-		l.tags[found[1]] = true
-		return nil
-	case l.seen[line] > 0:
-		return fmt.Errorf("it is the same interval as in line %d", l.seen[line])
+	}
+	if l.tags[cmp.Or(found[1], untagged)] = true; len(l.tags) > 1 {
+		return nil // It is refused with all its tags.
+	}
+	start, err := time.ParseDuration(found[2] + "s")
+	end, err2 := time.ParseDuration(found[3] + "s")
+	if !strings.Contains(l.heading, "EndTimestamp") { // HdrHistogram_c writes it.
+		end += start
+	}
+	key := fmt.Sprint(start, end, found[4])
+	switch {
+	case err != nil || err2 != nil || end < start:
+		return fmt.Errorf("%s and %s are not the start and the length of an interval, in seconds", found[2], found[3])
+	case l.seen[key] > 0:
+		return fmt.Errorf("it is the same interval as in line %d", l.seen[key])
+	case l.log.LatencyType == "" && start < l.end-time.Millisecond: // Writers round to it.
+		return fmt.Errorf("it begins at %s, and the interval before ends at %s: import one run a file, with each message in one interval", start, l.end)
 	case len(l.seen) == mostIntervals:
 		return fmt.Errorf("it has more than %d intervals", mostIntervals)
 	}
-	l.seen[line] = number
-	if err := result.RecordEncoded(l.log.All, found[2], l.scale.factor()); err != nil || l.log.LatencyType == "" {
+	l.seen[key], l.end = number, end
+	if err := result.RecordEncoded(l.log.All, found[4], l.scale.factor()); err != nil || l.log.LatencyType == "" {
 		return err
 	}
 	h, err := l.log.All.Histogram()
 	l.log.Rounds, l.log.All = append(l.log.Rounds, h), result.NewRecorder()
 	return err
+}
+
+// addComment reads a comment or the heading.
+func (l *intervals) addComment(line string) error {
+	start, heading := startTime.FindStringSubmatch(line), line[0] == '"'
+	switch {
+	case start != nil && (l.started || len(l.seen) > 0):
+		return errors.New("it has a second StartTime, of another run: import one run a file")
+	case heading && (l.heading != "" || len(l.seen) > 0):
+		return errors.New("it has a second heading, of another run: import one run a file")
+	case l.scale.Unit == time.Nanosecond && namesOtherUnit(line):
+		return fmt.Errorf("%.80q may name another unit than nanoseconds: convert the values; if it is not about their unit, remove this line", line)
+	case heading:
+		l.heading = line
+	case start != nil:
+		seconds, _ := strconv.ParseInt(start[1], 10, 64) // at most ten digits
+		l.started, l.log.At = true, time.Unix(seconds, 0).UTC()
+	}
+	return nil
 }

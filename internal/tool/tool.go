@@ -4,6 +4,8 @@
 package tool
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -438,4 +440,26 @@ func CutNumber(line []byte, digits, decimals int) (n int64, rest []byte, ok bool
 		n = n*10 + int64(c-'0')
 	}
 	return n, line[end:], true
+}
+
+// ErrCut is of a last line without a newline.
+var ErrCut = errors.New("the last line has no end: the file was cut, or the disk is full")
+
+// EachLine calls do with each line and its number. Without a newline, the last line is ErrCut.
+func EachLine(r io.Reader, do func(number int, line []byte) error) error {
+	lines := bufio.NewReaderSize(r, 64<<10)
+	for number := 1; ; number++ {
+		line, err := lines.ReadSlice('\n')
+		switch {
+		case err == nil:
+			err = do(number, line[:len(line)-1])
+		case errors.Is(err, io.EOF) && len(line) == 0:
+			return nil
+		case errors.Is(err, io.EOF):
+			err = ErrCut
+		}
+		if err != nil {
+			return fmt.Errorf("line %d: %w", number, err)
+		}
+	}
 }

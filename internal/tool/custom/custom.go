@@ -156,9 +156,6 @@ func read(c tool.Cell, out tool.Output, record func(rtt, count int64)) (m tool.M
 			count, sum, longest = m.Own.Count, m.Own.MeanNs*float64(m.Own.Count), m.Own.MaxNs
 		}
 	}
-	if err == nil && output.Format != v1alpha1.CustomHdrHistogram && source.last != '\n' {
-		err = errors.New("its last line has no end: is the disk full, or was the program ended?")
-	}
 	ran := out.Clocks.Monotonic
 	switch {
 	case err != nil:
@@ -195,18 +192,14 @@ func table(r io.Reader, size int64) (*tool.Own, error) {
 	return rows[i].Own(fullRTT)
 }
 
-// bounded reads at most mostOutput bytes, and remembers the last.
+// bounded reads at most mostOutput bytes.
 type bounded struct {
 	io.Reader
 	read int
-	last byte
 }
 
 func (b *bounded) Read(to []byte) (int, error) {
 	n, err := b.Reader.Read(to)
-	if n > 0 {
-		b.last = to[n-1]
-	}
 	if b.read += n; b.read > mostOutput {
 		return 0, fmt.Errorf("it has more than %d MiB", mostOutput>>20)
 	}

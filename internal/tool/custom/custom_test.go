@@ -140,6 +140,7 @@ const sfntTable = `# cmdline: sfnt-pingpong tcp 192.0.2.2
 # version: 1.5.0
 # reporting: 1/2 RTT
 # percentile: 99
+# tsc_hz: 2500000000
 #	size	mean	min	median	max	%ile	stddev	iter
 	64	2000	1000	1900	10000	5000	100	1000
 `
@@ -169,6 +170,10 @@ func TestParseRefuses(t *testing.T) {
 		"an export's log":          {log, strings.Replace(logOf(t, "x", 20), "#x", "#[Tailgate: an interval is a round, in ns of whole round trips (RTT), shown as RTT]", 1), "export", nil},
 		"no table":                 {table, "hello\n", "0 rows", nil},
 		"a row of another size":    {table, strings.Replace(sfntTable, "\t64\t", "\t128\t", 1), "and none of 64 bytes", nil},
+		"a table without a clock":  {table, strings.Replace(sfntTable, "# tsc_hz: 2500000000\n", "", 1), "no plausible rate", nil},
+		"a table that was cut":     {table, strings.TrimSuffix(sfntTable, "0\n"), "line 7: the last line has no end", nil},
+		"a list that was cut":      {values, "1000\n10", "line 2: the last line has no end", nil},
+		"a hexadecimal number":     {micro, "0x1p3\n", "line 1", nil},
 		"a p95 as the percentile":  {table, strings.Replace(sfntTable, "percentile: 99", "percentile: 95", 1), "p95", nil},
 		"too much":                 {values, strings.Repeat("1000000000\n", mostOutput/11+1), "more than 256 MiB", nil},
 		"another name":             {v1alpha1.CustomOutput{Format: "Values", Path: "other"}, "", "left no output", nil},

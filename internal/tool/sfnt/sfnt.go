@@ -2,12 +2,9 @@
 package sfnt
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
 	"strconv"
@@ -104,27 +101,17 @@ func errorLines(stderr []byte) string {
 	return tool.OneLine(strings.Join(said, "; "))
 }
 
-// Samples calls do with the number of each line of a file of samples, and the line. The last one must have its newline: without it the
-// file was truncated. The error is a Failure.
+// Samples calls tool.EachLine with a file of samples. The error is a Failure.
 func Samples(name v1alpha1.Tool, out tool.Output, file string, do func(number int, line []byte) error) error {
 	raw, err := out.OpenRaw(file)
 	if err != nil {
 		return tool.Failf("%s left no samples: %v", name, err)
 	}
 	defer raw.Close()
-	lines := bufio.NewReaderSize(raw, 64<<10)
-	for number := 1; ; number++ {
-		line, err := lines.ReadSlice('\n')
-		if errors.Is(err, io.EOF) && len(line) == 0 {
-			return nil
-		}
-		if err == nil {
-			err = do(number, line[:len(line)-1])
-		}
-		if err != nil {
-			return tool.Failf("%s's samples in %s cannot be read: line %d: %v", name, file, number, err)
-		}
+	if err := tool.EachLine(raw, do); err != nil {
+		return tool.Failf("%s's samples in %s cannot be read: %v", name, file, err)
 	}
+	return nil
 }
 
 // Table is the standard output of a tool.
@@ -147,12 +134,15 @@ var once = []string{"cmdline", "version", "src", "date", "tsc_hz", "percentile",
 
 // ParseTable reads a tool's standard output, or a copy with spaces (also non-breaking) for tabs.
 // Its columns must have these names. Other lines, as of Onload or a shell, are skipped. Output of
-// two runs is refused: the rows of one would have the header of the other.
+// two runs is refused: the rows of one would have the header of the other. So is output that was cut.
 func ParseTable(output []byte, columns []string) (Table, error) {
 	var t Table
 	number, headed := 0, false
 	for line := range bytes.Lines(output) {
 		number++
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			return Table{}, fmt.Errorf("line %d: %w", number, tool.ErrCut)
+		}
 		text := strings.TrimSpace(string(line))
 		if comment, ok := strings.CutPrefix(text, "#"); ok {
 			comment = strings.TrimSpace(comment)
@@ -262,7 +252,7 @@ func (h Header) FullRTT() (bool, error) {
 func (h Header) TicksPerSecond() (int64, error) {
 	hz, err := strconv.ParseInt(h.Value("tsc_hz"), 10, 64)
 	if err != nil || hz < 100e6 || hz > 100e9 {
-		return 0, fmt.Errorf("its clock has no plausible rate: %q", h.Value("tsc_hz"))
+		return 0, fmt.Errorf("tsc_hz: its clock has no plausible rate: %q", h.Value("tsc_hz"))
 	}
 	return hz, nil
 }
@@ -274,7 +264,7 @@ func (h Header) CheckClock(name v1alpha1.Tool, clocks tool.Clocks) error {
 		return tool.Failf("%s's table cannot be read: %v", name, err)
 	}
 	wrong := cmp.Or(clocks.CheckSteady(string(name), clocks.Monotonic), clocks.CheckTicks(string(name), hz))
-	again := h.CheckRecalibration(name)
+	again := h.checkRecalibration(name)
 	// Up to October 2025, the second calibration overflows after 2^64 / 10^9 ticks: the tool's own warm-up lasts so long on slow paths.
 	if again != nil && wrong == nil && clocks.Raw > 0 && clocks.Ticks > math.MaxUint64/1_000_000_000 {
 		return tool.Failf("%s cannot measure a path of this length: its first calibration is right, and its second one overflowed, because its own warm-up took too long; "+
@@ -283,8 +273,8 @@ func (h Header) CheckClock(name v1alpha1.Tool, clocks tool.Clocks) error {
 	return cmp.Or(again, wrong)
 }
 
-// CheckRecalibration returns a Failure if the second calibration contradicts the first.
-func (h Header) CheckRecalibration(name v1alpha1.Tool) error {
+// checkRecalibration returns a Failure if the second calibration contradicts the first.
+func (h Header) checkRecalibration(name v1alpha1.Tool) error {
 	for _, e := range h {
 		if e.Key == "WARNING" && strings.HasPrefix(e.Value, "tsc_hz changed") {
 			return tool.Fail(v1alpha1.OutcomeClockWrong, "%s calibrated the CPU's time stamp counter to %s ticks a second, and then: %s", name, h.Value("tsc_hz"), e.Value)

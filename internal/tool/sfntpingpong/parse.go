@@ -191,7 +191,7 @@ func ParseWhole(output []byte) (header sfnt.Header, rows []Row, fullRTT bool, er
 	if p := header.Value("percentile"); p != "99" {
 		return nil, nil, false, fmt.Errorf("percentile: its %%ile is p%.20s, not p99: run it without --percentile, and use the whole output", p)
 	}
-	return header, rows, fullRTT, header.CheckRecalibration(Name)
+	return header, rows, fullRTT, header.CheckClock(Name, tool.Clocks{})
 }
 
 // longest is the longest round trip of a result.
