@@ -167,7 +167,6 @@ func verificationsOf(ctx context.Context, api client.Client, gate string) (*v1al
 	return all, nil
 }
 
-// acceptLast accepts the last result of a node, unless it passed.
 func (o *operator) acceptLast(ctx context.Context, v *v1alpha1.LatencyVerification) error {
 	if v.Status.State != v1alpha1.VerificationFailed && v.Status.State != v1alpha1.VerificationInconclusive || len(v.Status.History) == 0 {
 		return say(o.stdout, "node %s is %s: nothing to accept\n", v.Spec.NodeName, v.Status.State)
@@ -210,8 +209,7 @@ func (o *operator) accept(ctx context.Context, v *v1alpha1.LatencyVerification, 
 	return say(o.stdout, "%s accepted: node %s is %s\n", benchmark, after.Spec.NodeName, after.Status.State)
 }
 
-// maxShown is the largest length, in bytes, of a part of a result that is shown.
-const maxShown = 128
+const maxShown = 128 // bytes of a part of a result that are shown
 
 func byHand(v *v1alpha1.LatencyVerification, benchmark string) bool {
 	a := v.Status.Accepted

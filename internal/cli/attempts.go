@@ -192,8 +192,6 @@ func lastWords(ctx context.Context, c *cluster, pod types.NamespacedName) ([]str
 	return last, nil
 }
 
-// mostShown is how many bytes of a text from another component are shown.
-const mostShown = 1024
+const mostShown = 1024 // bytes of a text from another component that are shown
 
-// printable cuts a text to mostShown bytes and replaces the characters that control a terminal.
 func printable(s string) string { return text.Printable(s, mostShown) }

@@ -31,8 +31,7 @@ import (
 
 // bugReport is what report-bug writes. Tests of the corpus read it, too.
 type bugReport struct {
-	// Missing are the reasons why parts are not here.
-	Missing    []string `json:"missing,omitempty"`
+	Missing    []string `json:"missing,omitempty"` // why parts are not here
 	Versions   versions `json:"versions"`
 	Kubernetes string   `json:"kubernetes,omitempty"`
 	// Objects are the named object, what was made for it, and their events.

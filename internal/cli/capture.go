@@ -21,7 +21,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// definition says what the latencies of captures are.
 const definition = "IN to OUT by the clock of the capture: from the packet with the last byte of a request to that with the first byte of its answer, when first captured"
 
 type captureAnalysis struct {

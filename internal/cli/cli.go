@@ -46,8 +46,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// name is how users call the command.
-const name = "kubectl tailgate"
+const name = "kubectl tailgate" // how users call the command
 
 // The exit codes of the verbs that exit by verdict.
 const (
@@ -74,8 +73,7 @@ func (e ended) Unwrap() error { return e.err }
 // removesPods is the annotation of the verbs that remove pods after an interruption.
 const removesPods = "removes-pods"
 
-// endGrace is a verb's time after an interruption, which some do not notice.
-var endGrace = time.Second
+var endGrace = time.Second // a verb's time after an interruption, which some do not notice
 
 // Run executes arguments and returns the exit code, soon after the context has ended.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -127,12 +125,11 @@ func Command() *cobra.Command {
 	cluster := &cluster{rules: clientcmd.NewDefaultClientConfigLoadingRules(), overrides: clientcmd.ConfigOverrides{ClusterDefaults: clientcmd.ClusterDefaults}}
 	cluster.rules.DefaultClientConfig = &clientcmd.DefaultClientConfig
 	root := &cobra.Command{
-		Use:         "kubectl-tailgate",
-		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: name},
-		Short:       "Tailgate's latency benchmarks: their results and verdicts",
-		Example:     "  " + name + " run -f x2522.yaml\n  " + name + " get x2522\n  " + name + " gate lgate/trading --wait --timeout 1h",
-		// Run prints the error; a user who mistyped a flag need not read all of them.
-		SilenceErrors: true, SilenceUsage: true,
+		Use:           "kubectl-tailgate",
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: name},
+		Short:         "Tailgate's latency benchmarks: their results and verdicts",
+		Example:       "  " + name + " run -f x2522.yaml\n  " + name + " get x2522\n  " + name + " gate lgate/trading --wait --timeout 1h",
+		SilenceErrors: true, SilenceUsage: true, // Run prints the error, and not all flags.
 	}
 	cluster.addFlags(root.PersistentFlags())
 	for _, group := range []struct {
@@ -158,7 +155,6 @@ func Command() *cobra.Command {
 
 func oneLine(err error) string { return text.Line(err.Error()) }
 
-// emit writes the output of a verb, unless there was an error.
 func emit[T string | []byte](w io.Writer, text T, err error) error {
 	if err != nil {
 		return err
@@ -285,8 +281,7 @@ func (c *cluster) config() (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
-	// The API server is fair by itself. 5 requests a second would delay 100 runs' results.
-	config.QPS = -1
+	config.QPS = -1 // The API server is fair; 5 requests a second would delay 100 runs' results.
 	return config, nil
 }
 
@@ -319,8 +314,7 @@ func (c *cluster) raw(ctx context.Context, into any, path string, parameters ...
 	return json.Unmarshal(data, into)
 }
 
-// tailOfLog lines suffice for the largest result and all else that an agent writes.
-const tailOfLog = 1000
+const tailOfLog = 1000 // lines, enough for the largest result and all else of an agent
 
 func (c *cluster) log(ctx context.Context, pod types.NamespacedName, container string) (io.ReadCloser, error) {
 	core, err := c.core()
@@ -346,10 +340,9 @@ func (c *cluster) namespace() (namespace string, flagged bool, err error) {
 
 // screen shows progress: a terminal's line is rewritten, others get one for each change.
 type screen struct {
-	out io.Writer
-	// width returns how many characters a line of the terminal has; nil if there is no terminal.
-	width   func() int
-	colored bool // true on a terminal, unless the user disabled colours
+	out     io.Writer
+	width   func() int // characters of a terminal's line; nil if there is no terminal
+	colored bool       // true on a terminal, unless the user disabled colours
 
 	sync.Mutex
 	last string
@@ -377,8 +370,7 @@ func newScreen(out io.Writer) *screen {
 
 func (s *screen) live() bool { return s.width != nil }
 
-// eraseLine moves to the beginning of the terminal's line and clears it.
-const eraseLine = "\r\x1b[K"
+const eraseLine = "\r\x1b[K" // to the beginning of the terminal's line, and clear it
 
 // show shows a line whose first word has a colour.
 func (s *screen) show(word string, c color, rest string) {

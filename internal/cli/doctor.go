@@ -72,8 +72,7 @@ func newDoctor(c *cluster) *cobra.Command {
 	return cmd
 }
 
-// leastTimeout is less than any pod needs.
-const leastTimeout = 5 * time.Second
+const leastTimeout = 5 * time.Second // less than any pod needs
 
 type doctorCall struct {
 	*cluster
@@ -92,9 +91,8 @@ type doctorCall struct {
 	imageless    error // why the image of no manager may be used
 	api          client.Client
 	podNamespace string
-	// call is the value of the label of the call's pods, and made counts them, for their names.
-	call string
-	made atomic.Int32
+	call         string // value of the label of its pods; made counts them, for their names
+	made         atomic.Int32
 }
 
 // resemble reads the file. The networks are then those of its variants.
@@ -198,11 +196,9 @@ func (s *screen) paint(l doctor.Level, word string) string {
 var errInterrupted = errors.New("interrupted; the inspect pods are removed")
 
 const (
-	// inspectPoll is between reads of a pod, eventPoll between those of its events.
-	inspectPoll = 250 * time.Millisecond
-	eventPoll   = 2 * time.Second
-	// passingGrace is how long a trouble may last that often ends by itself: a kubelet tries again.
-	passingGrace = 25 * time.Second
+	inspectPoll  = 250 * time.Millisecond // between reads of a pod
+	eventPoll    = 2 * time.Second        // between those of its events
+	passingGrace = 25 * time.Second       // for troubles that may end: a kubelet tries again
 	removalLimit = 15 * time.Second
 )
 
@@ -277,7 +273,6 @@ func has(n *doctor.Node, resource string) bool {
 	return allocatable.Value() > n.Requested()[corev1.ResourceName(resource)]
 }
 
-// look creates one pod, waits for its end, and removes it.
 func (d *doctorCall) look(ctx context.Context, n *doctor.Node, l doctor.Look, spec pods.Inspection) doctor.Look {
 	l.CPUs = int(spec.CPUs)
 	pod, trouble := d.launch(ctx, n, l.Network, spec)
@@ -460,7 +455,6 @@ func (d *doctorCall) connect(ctx context.Context, o *doctor.Observed) {
 	}
 }
 
-// pair lets a pod on a node try the way to a pod on another one.
 func (d *doctorCall) pair(ctx context.Context, network doctor.Network, server, from *doctor.Node) doctor.Connection {
 	c := doctor.Connection{Network: network.Name, Server: server.Node.Name, Client: from.Node.Name}
 	var end *corev1.Pod

@@ -40,8 +40,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// mostNetworks are tried if the user names none: each needs a pod on each node.
-const mostNetworks = 8
+const mostNetworks = 8 // to try if the user names none: each needs a pod on each node
 
 var errNoNode = errors.New("all nodes have taints that keep pods away; name those to check, such as `" + name + " doctor NODE`")
 
@@ -298,8 +297,7 @@ func sameSchema(a, b *apiextensionsv1.CustomResourceDefinition) bool {
 	schema := func(d *apiextensionsv1.CustomResourceDefinition) []byte {
 		for _, v := range d.Spec.Versions {
 			if v.Name == v1alpha1.GroupVersion.Version {
-				// A schema that was decoded from JSON can be encoded.
-				data, _ := json.Marshal(v.Schema)
+				data, _ := json.Marshal(v.Schema) // It was decoded from JSON.
 				return data
 			}
 		}

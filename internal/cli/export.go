@@ -136,8 +136,7 @@ func (e *exporter) run(ctx context.Context, args []string, stdout io.Writer) err
 	return nil
 }
 
-// mostReported is how many benchmarks a report has room for.
-const mostReported = 8
+const mostReported = 8 // benchmarks for which a report has room
 
 func newReport(c *cluster) *cobra.Command {
 	var output string

@@ -93,8 +93,7 @@ type inspected struct {
 	Pod       string `json:"pod"`
 	Container string `json:"container"`
 	Node      string `json:"node"`
-	// Ephemeral is the container that inspected, and stays in the pod's list.
-	Ephemeral string `json:"ephemeral"`
+	Ephemeral string `json:"ephemeral"` // the container that inspected; it stays in the pod's list
 	// Outcome is Pass, Fail or Inconclusive by the requirements; empty without any.
 	Outcome  v1alpha1.VerdictOutcome `json:"outcome,omitempty"`
 	Lines    []proof.WorkloadLine    `json:"lines"`
@@ -238,7 +237,6 @@ func (c *inspectCall) findImage(ctx context.Context) error {
 	return nil
 }
 
-// likened is the evidence that pods must resemble.
 type likened struct {
 	name     string
 	criteria v1alpha1.Criteria
@@ -453,7 +451,6 @@ func (c *inspectCall) memoryOf(ctx context.Context, pod *corev1.Pod) (used int64
 	return 0, at, errors.New("neither the metrics API nor the kubelet knows it")
 }
 
-// await waits until the ephemeral container has ended, and reads the pod.
 func (c *inspectCall) await(ctx context.Context, pod *corev1.Pod, own string) error {
 	last := "the kubelet has not started it"
 	for pause(ctx, inspectPoll) {
@@ -484,7 +481,6 @@ func (c *inspectCall) await(ctx context.Context, pod *corev1.Pod, own string) er
 	return fmt.Errorf("no inspection within %s (%s); raise --timeout, or see kubectl describe pod", c.timeout, last)
 }
 
-// workloadPod collects what the API server knows of a container.
 func (c *inspectCall) workloadPod(ctx context.Context, pod *corev1.Pod, target *corev1.Container) (known proof.WorkloadPod, err error) {
 	known = c.asked
 	known.Seen, known.RuntimeClass = pods.SeenOf(pod, target), ptr.Deref(pod.Spec.RuntimeClassName, "")

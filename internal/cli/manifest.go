@@ -64,8 +64,7 @@ func readManifest(file string, stdin io.Reader, kinds ...*kind) (*unstructured.U
 		return nil, fmt.Errorf("%s: metadata.ownerReferences: it was made for %s %s, and is deleted with it; remove this field and the labels of %s to run it on its own",
 			file, owner.Kind, owner.Name, v1alpha1.GroupVersion.Group)
 	}
-	// No other object can have what an API server sets.
-	unstructured.RemoveNestedField(u.Object, "status")
+	unstructured.RemoveNestedField(u.Object, "status") // as all that an API server sets
 	for _, field := range []string{"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink"} {
 		unstructured.RemoveNestedField(u.Object, "metadata", field)
 	}
@@ -118,7 +117,6 @@ func atMost(r io.Reader, most int64) io.Reader {
 	return io.MultiReader(io.LimitReader(r, most), &tooLarge{r, most})
 }
 
-// tooLarge returns no data, and an error if rest has any.
 type tooLarge struct {
 	rest io.Reader
 	most int64

@@ -81,9 +81,8 @@ type Planned struct {
 	// Slots are the pairs of nodes in the order of measurement, those of a slot at the same time; empty if there is an Obstacle.
 	Slots [][]v1alpha1.Pair `json:"slots"`
 	// LeftOut counts the selected nodes of a LatencyMatrix that cannot be measured, by reason.
-	LeftOut string `json:"leftOut,omitempty"`
-	// Variants are the ways to the peer, with all inherited settings.
-	Variants []report.DocumentVariant `json:"variants"`
+	LeftOut  string                   `json:"leftOut,omitempty"`
+	Variants []report.DocumentVariant `json:"variants"` // with all inherited settings
 	// Runs are the runs of a pair, in order. For a matrix they have the names of the first pair's runs.
 	Runs []PlannedRun `json:"runs"`
 	// MeasuringSeconds is that of all runs, with warm-ups and without the start and end of pods; pairs measured at the same time count once.
@@ -107,11 +106,9 @@ type PlannedRun struct {
 
 // PlannedGate is what a gate would do with the nodes.
 type PlannedGate struct {
-	// Nodes is the number of its nodes, and Held are those that it would hold back now.
-	Nodes int      `json:"nodes"`
-	Held  []string `json:"held"`
-	// Waiting are the nodes that could not be measured, with the reasons.
-	Waiting []v1alpha1.NodeLine `json:"waiting,omitempty"`
+	Nodes   int                 `json:"nodes"` // their number; Held are held back now
+	Held    []string            `json:"held"`
+	Waiting []v1alpha1.NodeLine `json:"waiting,omitempty"` // could not be measured, with reasons
 }
 
 func (p *planner) plan(ctx context.Context, stdin io.Reader) (Planned, error) {
@@ -253,7 +250,6 @@ func (p *planner) look(ctx context.Context, manifest *unstructured.Unstructured,
 	return g, nil, nil
 }
 
-// readNodes reads the nodes of a file: Nodes, or lists of Nodes.
 func readNodes(file string, stdin io.Reader) ([]corev1.Node, error) {
 	content, err := readFile("--nodes", file, stdin, maxNodes)
 	if err != nil {

@@ -137,7 +137,6 @@ func replace(ctx context.Context, api client.Client, of subject, old *unstructur
 	return fmt.Sprintf("%s deleted with its results, and created again\n", of), nil
 }
 
-// makeAgain waits until a deleted object is gone, with pods and results, and creates it again.
 func makeAgain(ctx context.Context, api client.Client, of subject, made *unstructured.Unstructured) error {
 	err := wait.PollUntilContextTimeout(ctx, goneLook, goneWithin, true, func(ctx context.Context) (bool, error) {
 		err := api.Get(ctx, of.key, newUnstructured(of.kind))

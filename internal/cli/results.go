@@ -100,7 +100,6 @@ func exportDir(path string) (string, error) {
 	return "", fmt.Errorf("%s contains %d exports: name one of them, such as %s", path, len(within), asPath(within[0]))
 }
 
-// asPath returns a path in a form that isPath recognizes.
 func asPath(path string) string {
 	if isPath(path) {
 		return path

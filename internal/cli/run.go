@@ -111,7 +111,6 @@ func (r *runner) run(ctx context.Context, stdin io.Reader, stdout io.Writer, s *
 	return r.conclude(ctx, api, of, o, stdout)
 }
 
-// manifestOf returns the object of the file, or the one that flags describe.
 func (r *runner) manifestOf(ctx context.Context, stdin io.Reader, s *screen) (*unstructured.Unstructured, error) {
 	switch {
 	case r.file == "":
@@ -255,7 +254,6 @@ func (p *progress) draw() {
 	}
 }
 
-// progressLine returns the state, its colour, and the rest of a benchmark's line.
 func progressLine(b *v1alpha1.LatencyBenchmark, measured time.Duration) (word string, c color, rest string) {
 	word, c, message := state(b)
 	parts := []string{message}
@@ -343,7 +341,6 @@ func (p *pairFlags) addFlags(cmd *cobra.Command, c *cluster) {
 	}
 }
 
-// benchmark returns the described benchmark, and says which network it found.
 func (p *pairFlags) benchmark(ctx context.Context, c *cluster, say func(string)) (*unstructured.Unstructured, error) {
 	switch {
 	case p.client == "" || p.server == "":
@@ -396,7 +393,6 @@ func (p *pairFlags) benchmark(ctx context.Context, c *cluster, say func(string))
 	return u, admit.Object(ctx, u.DeepCopy())
 }
 
-// networkIn finds what --network names in a namespace, and describes it.
 func (p *pairFlags) networkIn(ctx context.Context, api client.Client, namespace string) (network map[string]any, found string, err error) {
 	for _, t := range []v1alpha1.NetworkType{v1alpha1.NetworkPod, v1alpha1.NetworkHost} {
 		if strings.EqualFold(p.network, string(t)) {

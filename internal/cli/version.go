@@ -14,9 +14,8 @@ import (
 )
 
 type versions struct {
-	Client clientVersion `json:"client"`
-	// Server is the manager of the cluster; nil if there is none or it cannot be read.
-	Server *serverVersion `json:"server,omitempty"`
+	Client clientVersion  `json:"client"`
+	Server *serverVersion `json:"server,omitempty"` // the manager; nil if none can be read
 }
 
 type serverVersion struct {
@@ -25,15 +24,13 @@ type serverVersion struct {
 }
 
 type clientVersion struct {
-	Version string `json:"version"` // the tag of a release, or a pseudo-version
-	// Revision is the commit; empty for a build without version control.
-	Revision string `json:"revision,omitempty"`
+	Version  string `json:"version"`            // the tag of a release, or a pseudo-version
+	Revision string `json:"revision,omitempty"` // the commit; empty without version control
 	Go       string `json:"go"`
 	Platform string `json:"platform"`
 }
 
-// serverTimeout bounds the search: the client's version needs no cluster.
-const serverTimeout = 5 * time.Second
+const serverTimeout = 5 * time.Second // of the search; the client's version needs no cluster
 
 func newVersion(c *cluster) *cobra.Command {
 	var clientOnly bool
@@ -57,7 +54,6 @@ func newVersion(c *cluster) *cobra.Command {
 	return cmd
 }
 
-// readClientVersion reads what the Go toolchain recorded in the binary.
 func readClientVersion() clientVersion {
 	v := clientVersion{Version: "unknown", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if info, ok := debug.ReadBuildInfo(); ok {
