@@ -200,7 +200,6 @@ func definition(o Observed, n Network) []Line {
 	return good(n.Name, "%s", found)
 }
 
-// notProvided returns the line of a network whose resource no device plugin and no driver provides.
 func notProvided(o Observed, n Network) []Line {
 	cannot := advice{effect: "pods that request it do not start"}
 	if unseen := o.unseen("deviceclasses", "resourceslices"); unseen != nil {
@@ -369,7 +368,6 @@ func oneMachine(o Observed) []Line {
 	return good("", "a simulation: %s are one machine (the same boot); results have a warning, and doctor does not check the speed of a simulation", strings.Join(same, "; "))
 }
 
-// alike checks whether the nodes have the same kernel, CPU model and mitigations.
 func alike(o Observed) []Line {
 	const absent = "not reported"
 	var differ []string
@@ -404,7 +402,6 @@ func alike(o Observed) []Line {
 	return good("", "%d nodes with one kernel and one model of CPU", nodes)
 }
 
-// leftOut names the nodes that were not requested and whose taints keep pods away.
 func leftOut(o Observed) []Line {
 	if len(o.LeftOut) == 0 {
 		return nil

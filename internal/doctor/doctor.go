@@ -241,7 +241,6 @@ func (o Observed) unseen(kinds ...string) []Line {
 	return nil
 }
 
-// advice is the effect and the remedy of a line that is not good.
 type advice struct{ effect, remedy string }
 
 func (a advice) warn(subject, format string, args ...any) []Line {

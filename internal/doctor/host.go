@@ -76,7 +76,6 @@ var disturbances = []struct {
 		"update the kubelet, set cpuCFSQuota: false in its configuration, or with CRI-O annotate pods with cpu-quota.crio.io: disable"}},
 }
 
-// disturbed checks settings that disturb a measurement on a CPU that is otherwise set up well.
 func disturbed(i *result.Inspection) []Line {
 	var lines []Line
 	for _, d := range disturbances {

@@ -86,7 +86,6 @@ func device(o Observed, n Node, name string) []Line {
 	return good(name, "%s of %s healthy, %d in use", allocatable.String(), capacity.String(), used)
 }
 
-// topology checks whether CPU and device came from one NUMA node.
 func topology(_ Observed, n Node) []Line {
 	remote := advice{"every message crosses the link between the sockets: about 100 ns each way, more under load; with placement.numaPolicy: Required results do not verify",
 		"set topologyManagerPolicy: single-numa-node in the kubelet, and let the device plugin give NUMA hints (not excludeTopology; networks Host and NAD need alignWith); or measure from CPUs of the NIC's node"}
@@ -191,7 +190,6 @@ func ofHypervisor(i *result.Inspection) bool {
 
 const longCoalescing = 10 // µs of delay of interrupts that are too long
 
-// attachedInterface checks an attached interface: driver, firmware, function, link and interrupts.
 func attachedInterface(o Observed, l Look) []Line {
 	if l.Inspection == nil || l.Inspection.Evidence.Interface == "" {
 		return nil

@@ -18,7 +18,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// nodeState checks whether pods may run on the node at all.
 func nodeState(_ Observed, n Node) []Line {
 	node := n.Node
 	bad := advice{effect: "benchmarks wait for it"}
