@@ -110,7 +110,6 @@ func (s sheet) document() (Document, error) {
 	return d, nil
 }
 
-// documentOfMatrix computes a matrix's document from its pairs' benchmarks' status.
 func documentOfMatrix(m *v1alpha1.LatencyMatrix, pairs []*v1alpha1.LatencyBenchmark) Document {
 	d := documentOf(m.Overview())
 	d.Pair, d.RunsPlanned = nil, 0

@@ -29,16 +29,14 @@ type Form struct {
 	Name  string
 	Shows string // in a few words, what the form prints
 
-	// write prints stored runs; nil for a form that shows matrices only.
-	write func(w io.Writer, s sheet) error
+	write func(w io.Writer, s sheet) error // prints stored runs; nil: it shows matrices only
 	// pairs prints the results of a matrix; nil for a form that shows stored runs only.
 	pairs func(w io.Writer, m *v1alpha1.LatencyMatrix, pairs []*v1alpha1.LatencyBenchmark) error
 }
 
 type sheet struct {
 	benchmark *v1alpha1.LatencyBenchmark // has the results of runs in its status
-	// runs holds the stored runs, oldest first, and collected their collection.
-	runs      []result.Stored
+	runs      []result.Stored            // oldest first; collected is their collection
 	collected *rounds.Collection
 }
 
@@ -132,7 +130,6 @@ type block struct {
 	v1alpha1.Traffic
 }
 
-// roundTrips groups the results of round trips by block.
 func (s sheet) roundTrips(key func(r v1alpha1.CellResult) block) [][]v1alpha1.CellResult {
 	return grouped(slices.DeleteFunc(slices.Clone(s.benchmark.Status.Results), func(r v1alpha1.CellResult) bool {
 		return r.LatencyType != v1alpha1.ResultLatencyType(s.benchmark.Spec.LatencyType)
@@ -179,5 +176,4 @@ func countedFrom(start string) string {
 	return fmt.Sprintf(" from the %s send", strings.ToLower(start))
 }
 
-// micros formats a latency in microseconds with three decimals, which is exact.
 func micros(ns int64) string { return fmt.Sprintf("%d.%03d", ns/1_000, ns%1_000) }

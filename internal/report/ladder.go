@@ -77,7 +77,6 @@ func (s Series) Columns() ([]Column, error) {
 	return columns, nil
 }
 
-// ladderLine returns a line with a latency and a number of events for each column.
 func ladderLine[C any](name string, columns []C, value func(C) (us, events string)) []string {
 	line := []string{name}
 	for _, c := range columns {
@@ -151,7 +150,6 @@ func (s sheet) publishedLadders() []ladderTable {
 	return all
 }
 
-// publishedLines returns the published percentiles, with a column for each round.
 func publishedLines(columns []tool.Own, shown func(int64) int64) [][]string {
 	number := 0
 	lines := [][]string{ladderLine("PERCENTILE", columns, func(tool.Own) (us, events string) {
@@ -184,11 +182,10 @@ func publishedLines(columns []tool.Own, shown func(int64) int64) [][]string {
 
 // Series is the latencies of a cell by round: its result's, from the actual send, or captured.
 type Series struct {
-	Variant    v1alpha1.Variant
-	Cell, Name string // Name has a suffix for the actual send and for captures
-	// LatencyType is what is measured, CountedFrom a rate's send: Intended or Actual.
-	LatencyType v1alpha1.ResultLatencyType
-	CountedFrom string
+	Variant     v1alpha1.Variant
+	Cell, Name  string                     // Name has a suffix for the actual send and for captures
+	LatencyType v1alpha1.ResultLatencyType // what is measured
+	CountedFrom string                     // of a rate: the send, Intended or Actual
 	Rounds      []SeriesRound
 }
 

@@ -57,7 +57,6 @@ type networkPlace struct {
 	mtu          int32
 }
 
-// networkColumn is a cell at an MTU.
 type networkColumn struct {
 	cell, unit string
 	mtu        int32

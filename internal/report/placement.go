@@ -61,7 +61,6 @@ func Ends(endpoints []v1alpha1.Endpoint, variant string) (own []v1alpha1.Endpoin
 	return own, client, server
 }
 
-// checked summarizes how many checks of verified endpoints were proved, on which CPUs.
 func checked(client, server v1alpha1.Endpoint) string {
 	proved := slices.DeleteFunc(slices.Concat(client.Proof, server.Proof), func(l v1alpha1.ProofLine) bool { return l.State != v1alpha1.ProofProved })
 	return fmt.Sprintf("%d checks; %s CPU %d to %s CPU %d", len(proved), client.Node, client.MeasuringCPU, server.Node, server.MeasuringCPU)

@@ -248,7 +248,6 @@ func comparison(reference string, results []v1alpha1.CellResult) []resultTable {
 	return all
 }
 
-// bandwidths returns a table of cells that streamed, with ratios to the reference variant.
 func bandwidths(reference string, results []v1alpha1.CellResult) []resultTable {
 	cells := ByCell(slices.DeleteFunc(slices.Clone(results), func(r v1alpha1.CellResult) bool { return r.Bandwidth == nil }))
 	rows := slices.Concat(cells...)
@@ -289,7 +288,6 @@ func percentile(r v1alpha1.CellResult, name v1alpha1.Percentile, format func(ns 
 	}
 }
 
-// known formats a figure; a dash if it is unknown.
 func known(ns *int64, format func(int64) string) string {
 	if ns == nil {
 		return "-"
@@ -297,7 +295,6 @@ func known(ns *int64, format func(int64) string) string {
 	return format(*ns)
 }
 
-// network describes a network: type, NetworkRef or interface, and its device's resource.
 func network(n *v1alpha1.Network) string {
 	text := string(n.Type)
 	if ref := n.NetworkRef(); ref != nil {
