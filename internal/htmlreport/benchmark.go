@@ -179,7 +179,6 @@ func verdictOf(b *v1alpha1.LatencyBenchmark) *outcome {
 	return &v
 }
 
-// tablesOf returns a table for each measured interval, and one of the cells that streamed.
 func tablesOf(b *v1alpha1.LatencyBenchmark, results []v1alpha1.CellResult) []table {
 	var all []table
 	for _, rows := range report.ByInterval(results) {
@@ -207,8 +206,7 @@ func latenciesOf(b *v1alpha1.LatencyBenchmark, rows []v1alpha1.CellResult) table
 		if has || sampled {
 			percentiles = append(percentiles, p)
 		}
-		// The first percentile that no cell has shows how many samples it needs.
-		if !has && sampled {
+		if !has && sampled { // The first that no cell has shows how many samples it needs.
 			break
 		}
 	}

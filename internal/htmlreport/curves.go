@@ -28,8 +28,7 @@ func grid() []stats.Percentile {
 		beyond := int64(math.Round(share * math.Pow(10, -float64(k)/pointsPerDecade)))
 		all = append(all, stats.Percentile{Num: share - beyond, Den: share})
 	}
-	// The other percentiles of the ladder are powers of ten.
-	all = append(all, stats.P50, stats.P75, stats.P95)
+	all = append(all, stats.P50, stats.P75, stats.P95) // Others of the ladder are powers of ten.
 	slices.SortFunc(all, func(a, b stats.Percentile) int {
 		return int(math.Copysign(1, fraction(a)-fraction(b)))
 	})
@@ -51,7 +50,6 @@ type ladder struct {
 	table
 }
 
-// strip holds the tables for the course of one variant over time.
 type strip struct {
 	Name    string
 	Rows    []stripRow
@@ -59,11 +57,10 @@ type strip struct {
 }
 
 type stripRow struct {
-	Round     int32
-	Intervals int
-	Length    string
-	// P50 is the intervals' range of p50, P99 their highest, Max the longest, at MaxAt.
-	P50, P99, Max, MaxAt string
+	Round                int32
+	Intervals            int
+	Length               string
+	P50, P99, Max, MaxAt string // the range of p50, the highest p99, the longest, at MaxAt
 	Lost                 int64
 	LostAt               string // the intervals in which messages were lost; empty if none were
 }
@@ -110,7 +107,6 @@ type courseData struct {
 	Slow [][3]int64    `json:"slow,omitempty"` // the slowest: time in ms, latency, index in places
 }
 
-// newGroups gathers curves, ladders and courses of all benchmarks, which names names.
 func newGroups(all []export.Benchmark, names []string) ([]group, data, error) {
 	points := grid()
 	most := slowestShown(all)
@@ -122,8 +118,7 @@ func newGroups(all []export.Benchmark, names []string) ([]group, data, error) {
 	var colors []string
 	for n, b := range all {
 		for _, c := range report.AllSeries(b.Object, b.Runs) {
-			// Captures and latencies counted from the actual send form groups of their own.
-			key := c.Cell + " " + c.Counts()
+			key := c.Cell + " " + c.Counts() // Captures and actual sends are groups of their own.
 			i := slices.IndexFunc(groups, func(g group) bool { return g.Label == key })
 			if i < 0 {
 				i = len(groups)
@@ -170,7 +165,6 @@ func lineName(names []string, i int, b export.Benchmark, variant string) string 
 	return names[i] + "/" + variant
 }
 
-// curveOf returns the percentiles with enough samples, up to the first that is lost.
 func curveOf(c report.Column, points []stats.Percentile, shown func(int64) int64) []int64 {
 	curve := []int64{}
 	for _, p := range points {
@@ -300,7 +294,6 @@ func (c *courseData) fill(intervals []tool.Interval, shown func(int64) int64) st
 	return row
 }
 
-// span formats the time of an interval, in seconds from the start of the round.
 func span(in tool.Interval) string {
 	return fmt.Sprintf("%s to %s", seconds(in.StartNs), seconds(in.StartNs+in.LengthNs))
 }

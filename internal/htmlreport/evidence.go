@@ -16,7 +16,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// evidence holds the observations of the agents, and where they differ.
 type evidence struct {
 	Columns   []evidenceColumn // the endpoints of each variant: their line's name, and their role
 	Different []evidenceRow    // between rounds, variants, benchmarks or endpoints

@@ -36,7 +36,6 @@ var (
 	script string
 )
 
-// page holds the data of the templates in page.templ.
 type page struct {
 	Title                                  string
 	Policy                                 string // allows exactly Style, Library and Script

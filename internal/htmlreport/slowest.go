@@ -11,15 +11,12 @@ import (
 
 // slowest is the table of a variant's slowest samples, with the number of samples that it omits.
 type slowest struct {
-	// The table shows Shown of Stored samples, which are the slowest of Examined samples.
-	Shown, Stored int
+	Shown, Stored int // samples in the table, of those kept; Examined counts all
 	Examined      int64
-	// Halved: the strip shows half round trips. Blind: an endpoint slept while waiting.
-	Halved, Blind bool
+	Halved, Blind bool // half round trips are shown; an endpoint slept while waiting
 	Rounds        []slowRound
 }
 
-// slowRound holds the slowest samples of a round, the slowest first.
 type slowRound struct {
 	Round   int32
 	Samples []slowSample
@@ -51,7 +48,6 @@ const (
 	fewestSlowSamples  = 2
 )
 
-// slowestShown returns the most slow samples of a round on a page of these benchmarks.
 func slowestShown(all []export.Benchmark) int {
 	rounds := 0
 	for _, b := range all {

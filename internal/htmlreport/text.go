@@ -13,7 +13,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// figure is a number, or a text in its place.
 type figure struct {
 	Text, Title string // short; the full text if it differs
 	Muted       bool   // a text that is not a number
@@ -42,7 +41,6 @@ func rounded(ns *int64, step int64) figure {
 	return f
 }
 
-// micros formats a latency in microseconds with three decimals.
 func micros(ns int64) string {
 	return thousands(ns/1000) + fmt.Sprintf(".%03d", ns%1000)
 }
@@ -74,7 +72,6 @@ func power(n int64) string {
 
 func bitRate(n int64) figure { return figure{Text: stats.FormatBitRate(n)} }
 
-// at formats a time for people; empty if there is none.
 func at(t *metav1.Time) string {
 	if t.IsZero() {
 		return ""
