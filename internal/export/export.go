@@ -50,7 +50,6 @@ type Benchmark struct {
 	Dir    string                     // the export's directory; empty for a cluster's
 }
 
-// manifest is a Manifest that was read; paths holds its files.
 type manifest struct {
 	result.Manifest
 	paths map[string]result.File
@@ -68,8 +67,7 @@ const (
 )
 
 type Written struct {
-	// Files is the number of files, Bytes their total size, both including the manifest.
-	Files          int
+	Files          int // with the manifest, as Bytes, their total size
 	Bytes          int64
 	ManifestSHA256 string // in hexadecimal; it covers all files
 }
@@ -226,7 +224,6 @@ type runEvidence struct {
 	Server  endEvidence `json:"server"`
 }
 
-// endEvidence contains the observations of an agent, and the pod as the API server returned it.
 type endEvidence struct {
 	Observed result.Evidence `json:"observed"`
 	Pod      result.Seen     `json:"pod"`
@@ -247,7 +244,6 @@ func (w *writer) evidence(under string, b Benchmark) error {
 	return w.json(path.Join(under, "evidence.json"), all)
 }
 
-// results writes the results as kubectl tailgate get prints them for programs.
 func (w *writer) results(under string, b Benchmark) error {
 	for _, form := range []string{"json", "csv"} {
 		f, err := report.FormNamed(form)
