@@ -32,14 +32,11 @@ const (
 type Layout struct{ Size, Offset, Length int }
 
 type Options struct {
-	// Servers are the ends that answer, port 0 is any; none: what the first TCP SYN calls.
-	Servers    []netip.AddrPort
-	Match, Tag string
-	// Request and Answer are needed but for FIX. Without a size, a UDP datagram is a message.
-	Request, Answer Layout
+	Servers         []netip.AddrPort // that answer, port 0 is any; none: what the first SYN calls
+	Match, Tag      string
+	Request, Answer Layout        // but for FIX; without a size, a UDP datagram is a message
 	Timeout         time.Duration // after what time without an answer a request is lost
-	// MidStream: a TCP connection that is older than the capture continues with a whole message.
-	MidStream bool
+	MidStream       bool          // an older TCP connection continues with a whole message
 }
 
 // Result has counts: Requests = Matched + Lost + RequestsAgain, and
@@ -52,8 +49,7 @@ type Result struct {
 	Requests, Answers, Matched, Lost, Unmatched, RequestsAgain, AnswersAgain int64
 	// Retransmitted counts segments, Gaps places in streams where MissingBytes were not captured.
 	Retransmitted, Gaps, MissingBytes int64
-	// OtherBytes are of no whole message, Older segments of connections older than the capture.
-	OtherBytes, Older int64
+	OtherBytes, Older                 int64 // of no whole message; segments of older connections
 }
 
 func (o Options) check() error {
@@ -105,7 +101,6 @@ type waiting struct {
 	answer, done bool
 }
 
-// matched takes a message with its key.
 func (a *analysis) matched(answer bool, key []byte, p place) error {
 	generation := a.young
 	w, found := generation[string(key)]
@@ -153,7 +148,6 @@ func (a *analysis) matched(answer bool, key []byte, p place) error {
 	return nil
 }
 
-// expire ends the waiting of the older messages.
 func (a *analysis) expire() {
 	for _, w := range a.old {
 		switch {

@@ -61,7 +61,6 @@ type source struct {
 	newest place
 }
 
-// open opens a file and reads its first packet.
 func open(f File, r *Result) (*source, error) {
 	begin := bufio.NewReaderSize(f.Reader, mostPacket)
 	magic, err := begin.Peek(4)

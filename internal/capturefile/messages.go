@@ -12,8 +12,7 @@ type half struct {
 	Layout
 	answer, datagram bool
 	connection       int64
-	// ahead has the lengths of segments that wait for earlier ones, by their first bytes.
-	ahead map[uint32]int
+	ahead            map[uint32]int // by first byte, lengths of segments that wait for earlier ones
 	// position is where part begins, which is of a message; first is that message's first packet.
 	position int64
 	part     []byte
@@ -89,8 +88,7 @@ func (h *half) message(b []byte, position int64) (size int, key []byte) {
 
 const (
 	fixBegin, fixLength, fixEnd = "8=FIX", "9=", "\x01"
-	// fixHead is the longest beginning up to the body, fixTrailer the length of 10=NNN.
-	fixHead, fixTrailer = 40, 7
+	fixHead, fixTrailer         = 40, 7 // the longest begin up to the body; the length of 10=NNN
 )
 
 // fix is message for FIX, of which it checks length and checksum.
@@ -118,7 +116,6 @@ func (h *half) fix(b []byte) (int, []byte) {
 	return max(len(b)-len(fixBegin)+1, 1), nil
 }
 
-// sum is the checksum of FIX.
 func sum(bytes []byte) (all byte) {
 	for _, b := range bytes {
 		all += b

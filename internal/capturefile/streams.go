@@ -20,7 +20,6 @@ const (
 	idle = 10 * time.Minute
 )
 
-// analysis is what is known of the packets so far.
 type analysis struct {
 	Options
 	Result
@@ -111,7 +110,6 @@ type stream struct {
 	halves map[bool]*half
 }
 
-// begins reports whether a direction of a connection can begin with a segment.
 func (a *analysis) begins(tcp *layers.TCP) bool {
 	if tcp.SYN || len(tcp.Payload) == 0 || a.MidStream || a.Match == MatchFIX {
 		return tcp.SYN || len(tcp.Payload) > 0
