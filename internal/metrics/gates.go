@@ -79,8 +79,7 @@ func collectGates(ch chan<- prometheus.Metric, all objects) {
 		if v.Name != v1alpha1.VerificationName(v.Spec.GateName, v.Spec.NodeName) {
 			continue // of another owner; two verifications of one node would be duplicate series
 		}
-		// Also those of a node that a deleted gate cannot release.
-		for _, mark := range v.Status.MarkSetbacks {
+		for _, mark := range v.Status.MarkSetbacks { // also if a deleted gate cannot release it
 			nodeMarkFailing.send(ch, 1, v.Spec.GateName, v.Spec.NodeName, string(mark.Mark), mark.Reason)
 		}
 		if v.Status.Record() {

@@ -30,7 +30,6 @@ const (
 	patience      = 5 * time.Second // for caches that are not yet filled
 )
 
-// gauge is a metric whose value is computed at each scrape.
 type gauge struct{ *prometheus.Desc }
 
 var described []*prometheus.Desc
@@ -61,7 +60,6 @@ func (g gauge) sendTime(ch chan<- prometheus.Metric, t *metav1.Time, labels ...s
 	}
 }
 
-// sendSeconds sends nanoseconds as seconds, unless they are nil.
 func (g gauge) sendSeconds(ch chan<- prometheus.Metric, nanoseconds *int64, labels ...string) {
 	if nanoseconds != nil {
 		g.send(ch, float64(*nanoseconds)/1e9, labels...)
