@@ -64,9 +64,8 @@ type Answer struct {
 	Node    string  `json:"node,omitempty"`
 	Verdict Verdict `json:"verdict"`
 	Passed  bool    `json:"passed"`
-	// Reason is one word: the reason of the object's condition or state, if there is one.
-	Reason  string `json:"reason"`
-	Message string `json:"message"`
+	Reason  string  `json:"reason"` // one word, of the object's condition or state, if there is one
+	Message string  `json:"message"`
 	// Details are about rules that did not pass, or at most 20 unverified nodes.
 	Details []string             `json:"details,omitempty"`
 	Nodes   *v1alpha1.NodeCounts `json:"nodes,omitempty"`
@@ -87,15 +86,13 @@ const patience = 5 * time.Second
 
 // Handler answers under Path and for MetricsPath, and authenticates and authorizes itself.
 type Handler struct {
-	api   client.Client
-	mux   *http.ServeMux
-	limit *limiter
-	// reading has an element for each answer that currently reads all nodes of a gate.
-	reading chan struct{}
+	api     client.Client
+	mux     *http.ServeMux
+	limit   *limiter
+	reading chan struct{} // an element for each answer that reads all nodes of a gate
 }
 
-// maxReading answers may read a gate's nodes, maybe thousands, at the same time.
-const maxReading = 4
+const maxReading = 4 // answers that read a gate's nodes, maybe thousands, at once
 
 // New returns a handler of verdicts, and of metrics by another handler. The client must not use a
 // cache, and knows Tailgate's kinds, Nodes, TokenReviews and SubjectAccessReviews.
@@ -123,7 +120,6 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(w, r)
 }
 
-// endpoint is a path of verdicts, with the kind in the answer and the object that is read.
 type endpoint struct {
 	path, kind, resource string
 	object               client.Object
@@ -204,7 +200,6 @@ func (h *Handler) admit(ctx context.Context, r *http.Request, about Answer, acce
 	return http.StatusOK, Answer{}
 }
 
-// answer returns the status code and the answer for a subject, if the caller may get it.
 func (h *Handler) answer(ctx context.Context, r *http.Request, e endpoint) (int, Answer) {
 	about := Answer{Kind: e.kind, Namespace: r.PathValue("namespace"), Name: r.PathValue("name"), Node: r.PathValue("node")}
 	name, o := about.Name, e.object.DeepCopyObject().(client.Object)
@@ -280,7 +275,6 @@ const maxToken = 16 << 10
 
 var errUnauthorized = errors.New("a token that the API server accepts is required: Authorization: Bearer TOKEN, or Basic with the token as password")
 
-// authenticate asks the API server for the user who sent a request.
 func (h *Handler) authenticate(ctx context.Context, r *http.Request) (authenticationv1.UserInfo, error) {
 	given := token(r)
 	if given == "" || len(given) > maxToken {
@@ -326,8 +320,7 @@ func (h *Handler) authorize(ctx context.Context, user authenticationv1.UserInfo,
 // and for all. Requests beyond them are refused before any request to the API server.
 const (
 	clientRate, clientBurst = rate.Limit(10), 20
-	// Each request needs at least three requests to the API server.
-	totalRate, totalBurst = rate.Limit(30), 60
+	totalRate, totalBurst   = rate.Limit(30), 60 // each takes three to the API server, or more
 	// maxClients are counted separately; the longest quiet one is forgotten first.
 	maxClients = 1024
 	// quiet is when a client is forgotten. Its burst is full again long before.
