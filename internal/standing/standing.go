@@ -311,7 +311,6 @@ func OfGateNow(ctx context.Context, api client.Reader, g *v1alpha1.LatencyGate) 
 	return s, nil
 }
 
-// changedNode is a node of a gate that is not verified in its current state.
 type changedNode struct {
 	name string
 	Standing
@@ -353,8 +352,7 @@ func changedNodes(ctx context.Context, api client.Reader, g *v1alpha1.LatencyGat
 	if err != nil {
 		return nil, fmt.Errorf("listing the nodes of LatencyGate %s: %w", g.Name, err)
 	}
-	// The remaining nodes belong to the gate, but its selector no longer selects them.
-	for name, v := range known {
+	for name, v := range known { // They belong to the gate, whose selector selects them no longer.
 		node, err := observe.Get[corev1.Node](ctx, api, "", name)
 		if err != nil {
 			return nil, fmt.Errorf("LatencyGate %s: %w", g.Name, err)
