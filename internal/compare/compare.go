@@ -36,12 +36,10 @@ type Side struct {
 }
 
 type Comparison struct {
-	Baseline  string `json:"baseline"`
-	Candidate string `json:"candidate"`
-	// LatencyType is the candidate's, in which both sides are given.
-	LatencyType v1alpha1.LatencyType `json:"latencyType"`
-	// Differences are of the conditions; those that stop a gate come first.
-	Differences []Difference `json:"differences"`
+	Baseline    string               `json:"baseline"`
+	Candidate   string               `json:"candidate"`
+	LatencyType v1alpha1.LatencyType `json:"latencyType"` // the candidate's, of both sides
+	Differences []Difference         `json:"differences"` // those that stop a gate come first
 	// Explaining is the number of omitted differences, which do not prevent a comparison.
 	Explaining int      `json:"explaining,omitempty"`
 	Notes      []string `json:"notes,omitempty"` // other limits of the figures
@@ -56,13 +54,11 @@ type Comparison struct {
 type Difference struct {
 	Key string `json:"key"`
 	// Baseline and Candidate are its values; empty if the value is absent or could not be read.
-	Baseline  string `json:"baseline"`
-	Candidate string `json:"candidate"`
-	// Fingerprint is true for a condition that must be equal for results to be comparable.
-	Fingerprint bool `json:"fingerprint"`
-	Note        bool `json:"note,omitempty"` // one of spec.notes, which the authors wrote
-	// Ends have this difference: roles, after the variant if several; empty: a note.
-	Ends []string `json:"ends,omitempty"`
+	Baseline    string   `json:"baseline"`
+	Candidate   string   `json:"candidate"`
+	Fingerprint bool     `json:"fingerprint"`    // must be equal for results to be comparable
+	Note        bool     `json:"note,omitempty"` // one of spec.notes, which the authors wrote
+	Ends        []string `json:"ends,omitempty"` // roles, maybe after the variant; empty: a note
 }
 
 // Shown is the difference that was shown for the candidate.
@@ -91,8 +87,7 @@ type Figure struct {
 	Ratio *float64 `json:"ratio,omitempty"`
 	Lower *float64 `json:"lower,omitempty"`
 	Upper *float64 `json:"upper,omitempty"`
-	// Shown says whether the candidate is lower or higher. ShownNothing is not equal.
-	Shown Shown `json:"shown,omitempty"`
+	Shown Shown    `json:"shown,omitempty"` // of the candidate; ShownNothing is not equal
 	// Lacks says what is missing if the figure is unknown or nothing can be shown; empty otherwise.
 	Lacks string `json:"lacks,omitempty"`
 }
@@ -149,7 +144,6 @@ func Compare(baseline, candidate Side) (Comparison, error) {
 	return c, nil
 }
 
-// imported reports whether no agent measured a side.
 func (s Side) imported() bool {
 	return slices.ContainsFunc(s.Results.Variants, func(v *rounds.Variant) bool { return v.First != nil && v.First.Client.Imported != "" })
 }

@@ -196,7 +196,6 @@ func (f Figure) value(v *int64) string {
 	return strconv.FormatInt(*v, 10)
 }
 
-// bound formats a bound of a ratio, rounded outwards.
 func bound(v *float64, none string, round func(float64) float64) string {
 	if v == nil {
 		return none
