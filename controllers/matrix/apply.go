@@ -240,8 +240,7 @@ func (w *world) makeChild(number int32) *v1alpha1.LatencyBenchmark {
 	placement := &child.Spec.Placement
 	placement.Client = placement.Client.On(v1alpha1.NodeSelection{NodeName: p.ClientNode})
 	placement.Server = placement.Server.On(v1alpha1.NodeSelection{NodeName: p.ServerNode})
-	// Pairs that run at the same time have different addresses.
-	for _, i := range ranges(&child.Spec) {
+	for _, i := range ranges(&child.Spec) { // different addresses for pairs that run at once
 		if starts := pods.StaticBlocks(*i, w.blocks); len(starts) == w.blocks {
 			i.RangeStart = starts[int(number-1)%w.blocks]
 		}

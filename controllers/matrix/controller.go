@@ -58,8 +58,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !m.DeletionTimestamp.IsZero() {
-		// The garbage collector deletes the pairs' benchmarks by their owner references.
-		return ctrl.Result{}, nil
+		return ctrl.Result{}, nil // The garbage collector deletes the pairs' benchmarks.
 	}
 	ctx = controllers.With(ctx, "matrix", req.String())
 	old := m.DeepCopy()

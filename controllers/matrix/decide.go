@@ -16,8 +16,7 @@ import (
 
 // steps are the steps that decide chose. Pairs are identified by their numbers in the plan, from 1.
 type steps struct {
-	// rejection is why it is not accepted now, or nodes with which; nil after that.
-	rejection *preflight.Rejection
+	rejection *preflight.Rejection // why it is not accepted now, or nodes with which; nil after
 	nodes     *preflight.Nodes
 	release   []int32
 	end       []int32 // running pairs that end without a result: a Node is gone
@@ -56,8 +55,7 @@ func decide(w *world) steps {
 		case gone != "" && (child == nil || !child.Finished() && child.Status.Active == nil):
 			s.end = append(s.end, running.Number)
 		case child == nil || running.UID != "" && string(child.UID) != running.UID:
-			// It was never created, or a user deleted it, or the cache is late.
-			s.create = append(s.create, running.Number)
+			s.create = append(s.create, running.Number) // not created, deleted, or a late cache
 			stays = append(stays, running.Number)
 		case child.Finished():
 			s.release = append(s.release, running.Number)

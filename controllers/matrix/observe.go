@@ -21,15 +21,12 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 )
 
-// world is the input of decide and report.
 type world struct {
-	now    time.Time
-	matrix *v1alpha1.LatencyMatrix
-	// accepted is the preflight's input until acceptance; the other fields follow.
-	accepted preflight.Observed
+	now      time.Time
+	matrix   *v1alpha1.LatencyMatrix
+	accepted preflight.Observed // the preflight's input until acceptance; the others follow
 
-	// pairs are the plan's, number n at n-1; slots counts its slots of disjoint pairs.
-	pairs  []v1alpha1.Pair
+	pairs  []v1alpha1.Pair // the plan's, number n at n-1, in slots of disjoint pairs
 	slots  int
 	blocks int // how many pairs have addresses; numbers equal modulo it share them
 	// children are the pairs' benchmarks, or nil, from the cache: do not change them.
