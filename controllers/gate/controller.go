@@ -244,8 +244,7 @@ func (r *Gates) measure(ctx context.Context, g *v1alpha1.LatencyGate, begin turn
 		return r.take(ctx, v, step{event: eventRefused, reason: v1alpha1.ReasonBenchmarkRefused, message: fmt.Sprintf(
 			"LatencyBenchmark %s/%s of node %s was refused: %v", b.Namespace, b.Name, v.Spec.NodeName, err)}.orGivenBack(v.Status.Turn))
 	}
-	// The digest is of the spec as the API server returned it, with its defaults.
-	digest, err := specDigest(b.Spec)
+	digest, err := specDigest(b.Spec) // as the API server returned it, with its defaults
 	if err != nil {
 		return err
 	}

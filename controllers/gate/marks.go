@@ -27,11 +27,10 @@ import (
 
 type publisher struct {
 	controllers.API
-	marks []v1alpha1.NodeMark // the marks that it may write
-	p     turns.Publication
-	now   metav1.Time
-	// outcomes are nil, or an error, of the marks that it tried to write.
-	outcomes map[v1alpha1.NodeMark]error
+	marks    []v1alpha1.NodeMark // the marks that it may write
+	p        turns.Publication
+	now      metav1.Time
+	outcomes map[v1alpha1.NodeMark]error // nil, or an error, of the marks that it tried to write
 }
 
 const fieldManager = client.FieldOwner("tailgate-gate")

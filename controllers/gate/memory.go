@@ -15,17 +15,12 @@ import (
 // Memory is all that the two controllers keep outside the statuses. Nothing of it decides whether a
 // node is verified. A manager that starts has none of it, which costs only what the fields say.
 type Memory struct {
-	// contests are the written marks, and when others undid them; lost, seen a minute later.
-	contests contests
-	// held are hold pods that the status could not record; a restart creates them again.
-	held sync.Map
-	// refusals are the last of the verifications' statuses, by name; lost, they come again.
-	refusals sync.Map
-	// suppliers are the Modules and DaemonSets of the cluster, for a few seconds. They are read again.
-	suppliers suppliers
-	shortages sync.Map // the places without room: the gate does not see others' pods
-	// unbudgeted are the UIDs of gates that neither have nor ask for a PodDisruptionBudget.
-	unbudgeted sync.Map
+	contests   contests  // written marks, and when others undid them; lost, seen a minute later
+	held       sync.Map  // hold pods that no status records; a restart creates them again
+	refusals   sync.Map  // the last of the verifications' statuses, by name; lost, they come again
+	suppliers  suppliers // the Modules and DaemonSets of the cluster, for a few seconds
+	shortages  sync.Map  // the places without room: the gate does not see others' pods
+	unbudgeted sync.Map  // UIDs of gates that neither have nor ask for a PodDisruptionBudget
 }
 
 func (m *Memory) setRefusal(name string, err error) {

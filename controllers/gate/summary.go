@@ -192,7 +192,6 @@ func operational(s *snapshot, chosen turns.Choice) metav1.Condition {
 	return v1alpha1.Condition(v1alpha1.ConditionOperational, metav1.ConditionTrue, v1alpha1.ReasonOperational, message)
 }
 
-// missingLabel returns the first label of the identity that no node of the gate has; empty if there is none.
 func (s *snapshot) missingLabel() string {
 	for _, label := range s.Gate.Spec.Identity.Labels {
 		nodes, found := 0, false

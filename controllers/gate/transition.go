@@ -31,16 +31,15 @@ const (
 )
 
 const (
-	eventReplaced  nodeEvent = "NodeReplaced"
-	eventReturned  nodeEvent = "NodeReturned"
-	eventAway      nodeEvent = "NodeDeleted"
-	eventDismissed nodeEvent = "GateDeleted"
-	eventAdopted   nodeEvent = "GateReplaced"
-	eventChanged   nodeEvent = "Changed"
-	eventAsked     nodeEvent = "TurnRequested" // a user requested a measurement of a verified node
-	eventDue       nodeEvent = "Due"
-	// eventGivenBack: the turn of a verified, unchanged node ended without a result.
-	eventGivenBack   nodeEvent = "GivenBack"
+	eventReplaced    nodeEvent = "NodeReplaced"
+	eventReturned    nodeEvent = "NodeReturned"
+	eventAway        nodeEvent = "NodeDeleted"
+	eventDismissed   nodeEvent = "GateDeleted"
+	eventAdopted     nodeEvent = "GateReplaced"
+	eventChanged     nodeEvent = "Changed"
+	eventAsked       nodeEvent = "TurnRequested" // a user requested a measurement
+	eventDue         nodeEvent = "Due"
+	eventGivenBack   nodeEvent = "GivenBack" // the turn of a verified node ended without a result
 	eventStarted     nodeEvent = "Started"
 	eventRefused     nodeEvent = "BenchmarkRefused"
 	eventOtherPeer   nodeEvent = "SecondPeer"
@@ -56,12 +55,11 @@ const (
 )
 
 type transition struct {
-	event nodeEvent
-	when  string
-	from  []v1alpha1.VerificationState // in which the event can happen; nil: all
-	to    v1alpha1.VerificationState   // after the event; empty: unchanged
-	// clears are the fields that the event clears, and does are its other effects, in this order.
-	clears []statusField
+	event  nodeEvent
+	when   string
+	from   []v1alpha1.VerificationState // in which the event can happen; nil: all
+	to     v1alpha1.VerificationState   // after the event; empty: unchanged
+	clears []statusField                // cleared by the event, before does in this order
 	does   []effect
 }
 
@@ -221,8 +219,7 @@ var (
 	acceptByHand = effect{[]statusField{"accepted", "reference", "recent"}, func(c *change) {
 		c.status.Accepted = c.world.accepted(*acceptable(c.world.verification), v1alpha1.AcceptedByHand)
 		c.status.Accepted.RequestedBy = c.world.verification.Spec.Accept.RequestedBy
-		// A user decides that the latency is right: nothing before counts.
-		c.status.Reference, c.status.Recent = nil, nil
+		c.status.Reference, c.status.Recent = nil, nil // A user decides: nothing before counts.
 		c.world.remember(c.status, c.world.named, c.status.Accepted.Peer, true)
 		c.world.extend(c.status, c.world.named)
 	}}
@@ -412,7 +409,6 @@ func (w *world) retained(reason string, after time.Duration, format string, argu
 	return r
 }
 
-// retention returns why the verification is kept although the gate does not own the node; nil if it does.
 func (w *world) retention() *v1alpha1.Retention {
 	after := w.gate.Spec.ReleaseAfter.Duration
 	switch {
