@@ -28,8 +28,7 @@ import (
 
 // Entry is an unfinished, accepted benchmark.
 type Entry struct {
-	// Name is namespace/name. UID distinguishes a benchmark from an earlier one with that name.
-	Name     string
+	Name     string // namespace/name; UID distinguishes an earlier one
 	UID      string
 	Created  time.Time
 	Priority int32
