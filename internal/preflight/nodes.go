@@ -490,7 +490,6 @@ func (c *choice) busy(n *corev1.Node) string {
 	return ""
 }
 
-// busyCure names the pod that uses most of what a node lacks.
 func (c *choice) busyCure(n *corev1.Node, _ []*corev1.Node) string {
 	a := c.lacking(n, c.firm[n.Name])
 	var most *Pod

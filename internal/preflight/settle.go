@@ -150,8 +150,7 @@ func Passing(key string) string {
 
 // UntoleratedTaint returns the first taint that keeps pods with these tolerations away, or nil.
 func UntoleratedTaint(n *corev1.Node, tolerations []corev1.Toleration) *corev1.Taint {
-	// The node gets the taint shortly after it is cordoned.
-	if n.Spec.Unschedulable && !tolerated(cordon, tolerations) {
+	if n.Spec.Unschedulable && !tolerated(cordon, tolerations) { // The taint follows shortly.
 		return new(cordon)
 	}
 	for _, t := range n.Spec.Taints {
