@@ -30,11 +30,9 @@ var exitCodes = map[v1alpha1.VerdictOutcome]int{v1alpha1.VerdictPass: 0, v1alpha
 
 const exitError = 3
 
-// pause is between two inspections, each of which takes a second.
-var pause = 100 * time.Millisecond
+var pause = 100 * time.Millisecond // between two inspections, each of which takes a second
 
-// maxTermination bounds the termination message, in bytes, as the kubelet does.
-const maxTermination = 4096
+const maxTermination = 4096 // bytes of the termination message, as the kubelet takes
 
 func main() {
 	os.Exit(run(os.Args[1:], entrypoint{
@@ -49,7 +47,6 @@ func main() {
 	}))
 }
 
-// entrypoint has the effects of the command.
 type entrypoint struct {
 	inspect        func(iface string) (result.Workload, error)
 	become         func(path string, args, environ []string) error
