@@ -264,7 +264,11 @@ func FuzzImport(f *testing.F) {
 	if code, _, stderr := run(append([]string{"import", samples, "--name", "raw", "-o", dir}, cell...)...); code != 0 {
 		f.Fatal(stderr)
 	}
-	for _, file := range []string{samples, seeds + "sfnt-e5-2620v4-ull.txt", filepath.Join(dir, "raw", "histograms", "default", "tcp-1.hlog")} {
+	corpus, err := filepath.Glob("../../test/field/tools/import-*")
+	if err != nil || len(corpus) < 10 {
+		f.Fatal(corpus, err)
+	}
+	for _, file := range append(corpus, samples, seeds+"sfnt-e5-2620v4-ull.txt", filepath.Join(dir, "raw", "histograms", "default", "tcp-1.hlog")) {
 		content, err := os.ReadFile(file)
 		if err != nil {
 			f.Fatal(err)

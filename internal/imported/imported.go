@@ -199,8 +199,8 @@ func Sfnt(output []byte) (File, error) {
 	}
 	f := File{Tool: sfntpingpong.Name, Rounds: make([]Round, 1), LatencyType: v1alpha1.LatencyHalfRTT, At: plausible(dateOf(header.Value("date"))), Notes: notes}
 	for _, e := range header {
-		if startsWith(e.Key, machine) || startsWith(e.Key, settings) || startsWith(e.Value, device) {
-			f.Setup = append(f.Setup, e.Key+": "+e.Value)
+		if line := e.Key + ": " + e.Value; shared.MatchString(line) || setting.MatchString(line) {
+			f.Setup = append(f.Setup, line)
 		}
 	}
 	for name, value := range notes {
@@ -294,23 +294,17 @@ func commandLine(line string, rows []sfntpingpong.Row) (v1alpha1.Protocol, map[s
 // mostNote is the longest value of a note, in characters.
 const mostNote = 256
 
-// How lines begin: the keys of those about the tool's build and the client's machine, and of variables that change how sockets work; the
-// values of those about interfaces.
+// The lines of a header about the tool's build and the client's machine, and the variables that change how sockets work.
 var (
-	machine  = []string{"version", "src", "uname", "cpu", "lspci"}
-	settings = []string{"LD_PRELOAD", "server LD_PRELOAD", "EF_", "VMA_", "onload_version"}
-	device   = []string{"driver: ", "version: "}
+	shared  = regexp.MustCompile(`^(version|src|uname|cpu|lspci): |^\S+: (driver|version): `)
+	setting = regexp.MustCompile(`^((server )?LD_PRELOAD|EF_|VMA_|onload_version)`)
 )
-
-func startsWith(s string, prefixes []string) bool {
-	return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(s, p) })
-}
 
 // environment returns the settings in a table's header.
 func environment(h sfnt.Header) string {
 	var all []string
 	for _, e := range h {
-		if startsWith(e.Key, settings) {
+		if setting.MatchString(e.Key) {
 			all = append(all, e.Key+"="+e.Value)
 		}
 	}
