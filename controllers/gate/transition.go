@@ -166,7 +166,7 @@ var (
 			notFound.apply(c)
 		}
 	}}
-	// notFound: a node is not as found, which in mode Observe is as it is at its end.
+	// notFound: the node is not as found. Mode Observe finds nodes as they are at its end.
 	notFound = effect{[]statusField{fieldAsFound}, func(c *change) {
 		c.status.AsFound = c.status.AsFound && c.world.gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone
 	}}

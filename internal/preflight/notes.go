@@ -119,7 +119,7 @@ const usualMTU = 1500 // of an interface whose MTU the spec does not set
 
 // Foreknown lists facts about a spec's results that are known before anything is measured: what
 // Onload does not carry, settings that it misreads, and how it polls and sends. profiles are those
-// of Observed; without one that was looked up, nothing is said. together benchmarks are judged.
+// of Observed; nothing is said of one not looked up. together benchmarks are judged together.
 func Foreknown(spec v1alpha1.LatencyBenchmarkSpec, together int, profiles map[string]*corev1.ConfigMap) []string {
 	var all, switched []string
 	for _, v := range plan.Variants(spec) {
