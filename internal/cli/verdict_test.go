@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
 // ofEngine says what the files of these tests are.
@@ -62,6 +64,22 @@ func TestVerdict(t *testing.T) {
 	if err := os.WriteFile(copied, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	recorder := result.NewRecorder()
+	for line := range strings.Lines(string(content)) {
+		ns, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		recorder.Record(ns)
+	}
+	h, err := recorder.Histogram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := filepath.Join(t.TempDir(), "copy.hlog")
+	if err := os.WriteFile(log, []byte("#[StartTime: 1726000000.0 (seconds since epoch)]\n0.0,1.0,1.0,"+h.Encoded+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	const rule = "--rule=p90 maxIncrease 5%"
 	const unproved = ": nothing was proved of these files, which do not have lost messages: "
 	cases := map[string]struct {
@@ -80,6 +98,7 @@ func TestVerdict(t *testing.T) {
 		"a copy":         {before, append(slices.Clone(same[:5]), copied), []string{rule}, exitInconclusive, "the candidate has 5", copied + ": it has the content of a file before"},
 		"lost":           {nil, same, []string{"--rule", "lost max 0"}, exitInconclusive, "not every round has lost", ""},
 		"streams":        {nil, same, []string{"--rule", "p99.999 max 9us"}, exitInconclusive, "TooFewSamples", ""},
+		"as a log":       {append(slices.Clone(before), log), same, []string{rule}, exitError, "", "round 1 of the candidate has the content of a round of the baseline"},
 		"both sides":     {before, append(slices.Clone(same), before[3]), []string{rule}, exitError, "", "round 9 of the candidate has the content of a round of the baseline"},
 		"other units":    {before, lists(t, 4, 8, 2000, 5, 0.004), []string{rule}, exitError, "", "mean is less than a hundredth of the baseline's: give both sides in nanoseconds"},
 		"another tool":   {[]string{seeds + "sfnt-e5-2620v4-ull.txt"}, nil, []string{rule, "--candidate", same[0]}, exitError, "", "--latency-type: it reports HalfRTT, not RTT"},

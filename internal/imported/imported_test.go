@@ -301,7 +301,7 @@ func TestHistogramLog(t *testing.T) {
 		"#[Unit: µs]": false, "#[Unit: μs]": false, "#[values in μsec]": false, "#[micros]": false, "#[MILLIS]": false, "#[latency_us]": false,
 		"#[Unit: seconds]": false, "#[latencies in micro sec]": false, "#[Unit: ticks]": false, `"Start","Interval_Length","Interval_Max_us","H"`: false,
 		"#[latencyMicros]": false, "#[valueUnitRatio 7]": false, "#[StartTime: 1726000000.0 (seconds since epoch), in ms]": false, "#[Unit: 100 ns]": false,
-		"#[values of 100ns]": false, "#[Pause of 5 ms before the run]": false, "#[Einheit s]": false, "#[timeUnit=MICROSECONDS]": false,
+		"#[values of 100ns]": false, "#[Pause of 5 ms before the run]": false, "#[Einheit s]": false, "#[timeUnit=MICROSECONDS]": false, "#[㎲]": false, "#[TSC counts]": false, "#[мкс]": false, "#[time in minutes]": false,
 		"#[Unit: ns]": true, "#[latency_ns]": true, "#[unit nanoSeconds]": true, "#[values are nanoseconds]": true, "#[Unit: ns, nsec/nanos]": true,
 		"#[BaseTime: 1726000000.0 (seconds since epoch)]": true, "#[Logged with jHiccup version 2.0.5]": true, "#[music of the spheres]": true,
 	} {
