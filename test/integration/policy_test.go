@@ -10,15 +10,23 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	clientrecord "k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -36,6 +44,10 @@ var _ = Describe("The policies of config/policy", func() {
 	}
 	patchStatus := func(ctx context.Context, o client.Object, kind types.PatchType, data string) error {
 		return as(managerUser).Status().Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(kind, []byte(data)))
+	}
+
+	patchAs := func(ctx context.Context, c client.Client, o client.Object, data string) error {
+		return c.Patch(ctx, o.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(data)))
 	}
 
 	It("let the manager write its marks of a Node, and nothing else", func(ctx SpecContext) {
@@ -127,14 +139,23 @@ var _ = Describe("The policies of config/policy", func() {
 			"another capability": func(p *corev1.Pod) {
 				p.Spec.Containers[0].SecurityContext.Capabilities.Add = []corev1.Capability{"SYS_ADMIN"}
 			},
+			"a MAC address": func(p *corev1.Pod) {
+				p.Annotations["k8s.v1.cni.cncf.io/networks"] = `[{"name":"x","namespace":"y","interface":"net1","mac":"02:00:00:00:00:01"}]`
+			},
+			"no deadline":        func(p *corev1.Pod) { p.Spec.ActiveDeadlineSeconds = nil },
+			"a year of grace":    func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(365 * 24 * 3600)) },
+			"restarts":           func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyAlways },
+			"service links":      func(p *corev1.Pod) { p.Spec.EnableServiceLinks = nil },
 			"a container before": func(p *corev1.Pod) { p.Spec.InitContainers = []corev1.Container{{Name: "i", Image: "i"}} },
 		} {
 			Expect(as(managerUser).Create(ctx, pod("b-r1-a1-server", change), client.DryRunAll)).To(refused, name)
 		}
 		plain := pod("b-r1-a1-server", nil)
 		Expect(as(managerUser).Create(ctx, plain)).To(Succeed())
-		held := pod("b-r1-a2-server", func(p *corev1.Pod) { p.Labels[v1alpha1.LabelHold] = "true" })
-		Expect(as(managerUser).Create(ctx, held)).To(Succeed())
+		held := pod("g-n-0123abcd-hold", func(p *corev1.Pod) {
+			p.Spec.Containers[0].Command, p.Spec.Containers[0].Args = []string{pods.Agent, "hold"}, nil
+		})
+		Expect(k8s.Create(ctx, held)).To(Succeed())
 		stranger := pod("stranger", func(p *corev1.Pod) { p.Spec.Containers[0].Command = []string{"sh"} })
 		Expect(k8s.Create(ctx, stranger)).To(Succeed())
 		ours := `{"status":{"conditions":[{"type":"tailgate.dev/LatencyVerified","status":"True"}]}}`
@@ -181,6 +202,96 @@ var _ = Describe("The policies of config/policy", func() {
 			Expect(as(managerUser).Create(ctx, secret(change), client.DryRunAll)).To(refused, name)
 		}
 		Expect(as(managerUser).Create(ctx, secret(func(*corev1.Secret) {}), client.DryRunAll)).To(Succeed())
+	})
+
+	It("let the manager elect a leader and write its events, and no other Lease and event", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "all"}}
+		role.Rules = []rbacv1.PolicyRule{{APIGroups: []string{"coordination.k8s.io", "events.k8s.io", ""}, Resources: []string{"leases", "events"}, Verbs: []string{"*"}}}
+		Expect(k8s.Create(ctx, role)).To(Succeed())
+		Expect(k8s.Create(ctx, &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: role.Name}, Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: managerUser}},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+		})).To(Succeed())
+		own := rest.CopyConfig(config)
+		own.Impersonate = rest.ImpersonationConfig{UserName: managerUser, Groups: []string{writers}}
+		clients, err := kubernetes.NewForConfig(own)
+		Expect(err).NotTo(HaveOccurred())
+		id := "manager_" + string(uuid.NewUUID())
+		election, broadcaster := clientrecord.NewBroadcaster(), events.NewBroadcaster(&events.EventSinkImpl{Interface: clients.EventsV1()})
+		DeferCleanup(election.Shutdown)
+		DeferCleanup(broadcaster.Shutdown)
+		election.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: clients.CoreV1().Events("")})
+		Expect(broadcaster.StartRecordingToSinkWithContext(ctx)).To(Succeed())
+		lock := &resourcelock.LeaseLock{
+			LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: "manager.tailgate.dev"}, Client: clients.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: id, EventRecorder: election.NewRecorder(scheme, corev1.EventSource{Component: id})},
+		}
+		Expect(lock.Create(ctx, resourcelock.LeaderElectionRecord{HolderIdentity: id, LeaseDurationSeconds: 15})).To(Succeed())
+		lease := &coordinationv1.Lease{ObjectMeta: lock.LeaseMeta}
+		note := func(o client.Object) {
+			Expect(k8s.Patch(ctx, o, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"any":"label"},"annotations":{"any":"note"},"finalizers":["example.com/any"]}}`)))).To(Succeed())
+		}
+		note(lease)
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(k8s.Patch(ctx, lease, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		})
+		_, _, err = lock.Get(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(lock.Update(ctx, resourcelock.LeaderElectionRecord{LeaseDurationSeconds: 1, LeaderTransitions: 1})).To(Succeed(), "whatever a user wrote before")
+		for _, data := range []string{`{"metadata":{"labels":{"any":"other"}}}`, `{"metadata":{"finalizers":null}}`, `{"spec":{"leaseDurationSeconds":3600}}`} {
+			Expect(patch(ctx, lease, types.MergePatchType, data, client.DryRunAll)).To(MatchError(MatchRegexp("(no Lease|only the Lease)")), data)
+		}
+		lock.RecordEvent("became leader")
+		recorder := broadcaster.NewRecorder(scheme, "tailgate")
+		b, v := MakeBenchmark(namespace, "b").Obj(), &v1alpha1.LatencyVerification{ObjectMeta: metav1.ObjectMeta{Name: "g-n"}}
+		for range 3 { // a series
+			recorder.Eventf(b, v, corev1.EventTypeNormal, "Any", "Measure", "note")
+		}
+		written := &eventsv1.EventList{}
+		Eventually(func(g Gomega) {
+			g.Expect(k8s.List(ctx, written, client.InNamespace(namespace))).To(Succeed())
+			g.Expect(written.Items).To(ConsistOf(HaveField("Reason", "LeaderElection"), And(HaveField("Reason", "Any"), HaveField("Series", Not(BeNil())))))
+		}).Should(Succeed())
+		for _, e := range written.Items {
+			note(&e)
+			if e.Reason == "Any" {
+				Expect(patch(ctx, &e, types.MergePatchType, `{"series":{"count":9,"lastObservedTime":"2026-05-04T12:00:00.000000Z"}}`)).To(Succeed(), "whatever a user wrote before")
+			}
+			Expect(patch(ctx, &e, types.MergePatchType, `{"note":"other"}`)).NotTo(Succeed())
+			Expect(k8s.Patch(ctx, &e, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		}
+		other := &eventsv1.Event{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "other"}, EventTime: metav1.NowMicro(), ReportingController: "tailgate", ReportingInstance: "tailgate-a", Action: "A",
+			Reason: "R", Type: corev1.EventTypeNormal, Regarding: corev1.ObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Namespace: namespace, Name: "d"},
+		}
+		Expect(as(managerUser).Create(ctx, other)).To(MatchError(ContainSubstring("the manager writes only events about its own kinds and Nodes")))
+	})
+
+	It("let the manager restore a budget and create verifications, whatever users and webhooks write", func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: "tailgate-hold-g", OwnerReferences: []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyGate", Name: "g", UID: uuid.NewUUID(), Controller: new(true)}},
+		}}
+		budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.LabelHold: "true", v1alpha1.LabelGate: "g"}}
+		budget.Spec.MinAvailable = new(intstr.FromInt32(2))
+		Expect(as(managerUser).Create(ctx, budget)).To(Succeed())
+		Expect(k8s.Patch(ctx, budget, client.RawPatch(types.MergePatchType, []byte(
+			`{"metadata":{"labels":{"any":"label"},"annotations":{"any":"note"},"finalizers":["example.com/any"]},"spec":{"minAvailable":0}}`)))).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(k8s.Patch(ctx, budget, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		})
+		budget.Spec.MinAvailable = new(intstr.FromInt32(2))
+		Expect(as(managerUser).Update(ctx, budget)).To(Succeed())
+		for _, data := range []string{`{"metadata":{"finalizers":null}}`, `{"metadata":{"labels":null}}`, `{"metadata":{"ownerReferences":null}}`} {
+			Expect(patch(ctx, budget, types.MergePatchType, data)).To(MatchError(ContainSubstring("of the metadata of a budget, the manager changes nothing")), data)
+		}
+		Expect(as(managerUser).Delete(ctx, budget, client.DryRunAll)).To(Succeed())
+		v := &v1alpha1.LatencyVerification{ObjectMeta: metav1.ObjectMeta{Name: namespace, Finalizers: []string{v1alpha1.FinalizerNode}}, Spec: v1alpha1.LatencyVerificationSpec{GateName: "g", NodeName: "n"}}
+		v.Labels, v.Annotations = map[string]string{"company.example/team": "perf"}, map[string]string{"policies.kyverno.io/last-applied-patches": "x"}
+		Expect(as(managerUser).Create(ctx, v, client.DryRunAll)).To(Succeed())
+		v.Labels["argocd.argoproj.io/instance"], v.ResourceVersion = "x", ""
+		Expect(as(managerUser).Create(ctx, v, client.DryRunAll)).To(MatchError(ContainSubstring("no labels on which other controllers act")))
 	})
 
 	It("let only the manager create Secrets with the names of keys", func(ctx SpecContext) {
@@ -278,7 +389,7 @@ var _ = Describe("The policies of config/policy", func() {
 			Eventually(update).WithArguments(hold, 100, "").Should(refused, what)
 			Expect(update(b, 100, "")).To(refused, what)
 			if what != "owners" { // A write of a pod's status changes none.
-				Expect(update(hold, 100, "status")).To(refused, what)
+				Expect(update(hold, 200, "status")).To(refused, what)
 			}
 			for _, o := range []client.Object{b, hold} {
 				Expect(update(o, 60, "")).To(Succeed(), what)
@@ -306,6 +417,15 @@ var _ = Describe("The policies of config/policy", func() {
 			n++
 		}
 		Expect(n).To(And(BeNumerically(">", 8), BeNumerically("<", 20)), "field managers")
+		By("a network plugin, which has its own user, after users filled the pod")
+		for i := range 64 {
+			_ = patchAs(ctx, k8s, hold, fmt.Sprintf(`{"metadata":{"annotations":{"x%d":""}}}`, i))
+		}
+		Expect(patchAs(ctx, k8s, hold, `{"metadata":{"annotations":{"one.more":""}}}`)).To(refused)
+		for i := range 4 {
+			status := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"k8s.v1.cni.cncf.io/n%d":"x"}}}`, i))
+			Expect(k8s.Status().Patch(ctx, hold.DeepCopy(), status, client.FieldOwner(fmt.Sprint("plugin", i)))).To(Succeed())
+		}
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(hold), hold)).To(Succeed())
 		hold.Status.Conditions = append(hold.Status.Conditions, corev1.PodCondition{Type: v1alpha1.NodeConditionVerified, Status: corev1.ConditionFalse})
 		Expect(as(managerUser).Status().Update(ctx, hold)).To(Succeed(), "the manager still says that the node is not verified")
