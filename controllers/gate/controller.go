@@ -385,7 +385,8 @@ var stateChanges = controllers.Updates(func(before, after *v1alpha1.LatencyVerif
 
 var nodeChanges = controllers.Updates(func(before, after *corev1.Node) bool { return !sameNode(before, after) })
 
-// suppliersFor is how long suppliers count, longer if their reading is: any user makes DaemonSets.
+// suppliersFor is how long suppliers count after they were read, and longer if the reading takes
+// long: any user may create DaemonSets.
 const suppliersFor = 10 * time.Second
 
 func (r *Gates) observeSettling(ctx context.Context, s *snapshot) (time.Duration, error) {

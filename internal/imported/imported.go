@@ -200,7 +200,7 @@ func Sfnt(output []byte) (File, error) {
 	f := File{Tool: sfntpingpong.Name, Rounds: make([]Round, 1), LatencyType: v1alpha1.LatencyHalfRTT, At: plausible(dateOf(header.Value("date"))), Notes: notes}
 	for _, e := range header {
 		if line := e.Key + ": " + e.Value; shared.MatchString(line) || setting.MatchString(line) {
-			f.Setup = append(f.Setup, line)
+			f.Setup = append(f.Setup, host.ReplaceAllString(line, "$1")) // Each container may have a name of its own.
 		}
 	}
 	for name, value := range notes {
@@ -297,6 +297,7 @@ const mostNote = 256
 // The lines of a header about the tool's build and the client's machine, and the variables that change how sockets work.
 var (
 	shared  = regexp.MustCompile(`^(version|src|uname|cpu|lspci): |^\S+: (driver|version): `)
+	host    = regexp.MustCompile(`^(uname: \S+) \S+`)
 	setting = regexp.MustCompile(`^((server )?LD_PRELOAD|EF_|VMA_|onload_version)`)
 )
 

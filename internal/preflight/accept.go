@@ -342,7 +342,8 @@ func customIsAllowed(o Observed) *Rejection {
 	return nil
 }
 
-// NetworkNamespace rejects others' networks, existing or not: only the operator may read them.
+// NetworkNamespace rejects networks in namespaces that the operator's settings do not list, whether
+// or not they exist: the operator may read objects that the author of the benchmark may not.
 func NetworkNamespace(o Observed) *Rejection { return eachVariant(namespaceIsAllowed)(o) }
 
 func namespaceIsAllowed(o Observed, v v1alpha1.Variant) *Rejection {

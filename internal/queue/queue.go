@@ -57,7 +57,8 @@ func Competes(b *v1alpha1.LatencyBenchmark) bool {
 }
 
 // Admit reports whether the candidate may claim its nodes, or keep its claim, given all entries. If
-// not, blocker names what goes first on each node: "default/a is measuring on node x".
+// not, blocker names what goes first on each node: "default/a is measuring on node x". It has no
+// number of preceding entries, which would change the status of every waiting benchmark.
 func Admit(candidate Entry, all []Entry) (ok bool, blocker string) {
 	client, server := candidate.Pair.ClientNode, candidate.Pair.ServerNode
 	var onClient, onServer *Entry // the entries that go first on these nodes
@@ -111,7 +112,8 @@ func (e *Entry) before(other *Entry) bool {
 // turn orders entries without a clock: a priority of p equals a creation p minutes earlier.
 func (e *Entry) turn() time.Time { return e.Created.Add(-time.Duration(e.Priority) * time.Minute) }
 
-// on does not distinguish a claim from a pause: all waiting statuses would be written at each.
+// on describes what an entry does with a node. It does not tell a claim from the pause between two:
+// the message would change with every run in the status of every waiting benchmark.
 func (e *Entry) on(node string) string {
 	if e.Active || e.Started {
 		return e.Name + " is measuring on node " + node
