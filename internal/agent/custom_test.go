@@ -52,7 +52,7 @@ func TestCustom(t *testing.T) {
 		"it writes zero":               {client: "zero", output: file, reason: v1alpha1.OutcomeToolFailed, says: []string{"line 2"}},
 		"it writes garbage":            {client: "garbage", output: file, reason: v1alpha1.OutcomeToolFailed, says: []string{"line 1"}},
 		"it writes rows":               {client: "a row", output: file, reason: v1alpha1.OutcomeToolFailed, says: []string{"line 1", "1000,2000"}},
-		"its file is cut":              {client: "cut", output: file, reason: v1alpha1.OutcomeToolFailed, says: []string{"its last line has no end"}},
+		"its file is cut":              {client: "cut", output: file, reason: v1alpha1.OutcomeToolFailed, says: []string{"the last line has no end"}},
 		"its values are hours":         {client: "an hour", output: file, reason: v1alpha1.OutcomeToolFailed, says: []string{"line 1"}},
 		"its unit is wrong":            {client: "a second too many", output: file, reason: v1alpha1.OutcomeToolFailed, says: []string{"longest round trip is 20s", "unit"}},
 		"it ends early":                {client: "early", output: file, reason: v1alpha1.OutcomeToolFailed, says: []string{"exit code 3", "order 17 was rejected"}},

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -95,15 +94,13 @@ var _ = Describe("A user's program", Label("custom"), needs("an image of its own
 		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", built, "./test/engine")
 		build.Dir, build.Env, build.Stdout, build.Stderr = root, environment.Tool(), GinkgoWriter, GinkgoWriter
 		Expect(build.Run()).To(Succeed())
-		program, err := os.ReadFile(built)
+		load := exec.CommandContext(ctx, "go", "run", "./test/cmd/localcluster", "image", "localhost/program/orders", built)
+		load.Dir, load.Env, load.Stderr = root, environment.Tool(), GinkgoWriter
+		name, err := load.Output()
 		Expect(err).NotTo(HaveOccurred())
-		const name = "localhost/program/orders"
-		digest, err := images.Tools(map[string][]byte{"/app/engine": program}, name+":e2e", built+".tar")
-		Expect(err).NotTo(HaveOccurred())
-		Expect(localcluster.LoadRelease(ctx, options, built+".tar", name)).To(Succeed())
 
 		b := sample("custom/engine.yaml", time.Second, 100*time.Millisecond)
-		b.Spec.Custom.Image, b.Spec.Custom.Client.CPUs, b.Spec.Placement.CPUs = name+"@"+digest.String(), 0, 1
+		b.Spec.Custom.Image, b.Spec.Custom.Client.CPUs, b.Spec.Placement.CPUs = strings.TrimSpace(string(name)), 0, 1
 		b.Spec.Rounds, b.Spec.Workload.RatesPerSecond = 6, []int32{2000}
 		b.Spec.Criteria.Rules = []v1alpha1.Rule{{Metric: v1alpha1.MetricP50, Max: v1alpha1.Limit{Text: "10s"}}} // p99 needs 10,000 orders a round
 		g := undemandingGate()

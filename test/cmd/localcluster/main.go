@@ -8,12 +8,14 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/tailgate-dev/tailgate/test/localcluster"
+	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 )
 
 const usage = `usage: localcluster VERB
@@ -21,6 +23,8 @@ const usage = `usage: localcluster VERB
   down         remove the cluster and all its traces
   status       list its processes and nodes
   load TAR...  import images into both nodes
+  image NAME PROGRAM...
+               make an image with static programs in /app, import it, and print its name by digest
   kubeconfig   print the path of the kubeconfig
   lab-up, lab-down, lab-status, lab-load TAR...
                the same with nodes that are emulated machines (docs/internals/lab.md)
@@ -43,11 +47,13 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	switch {
 	case verb == "load" && len(args) == 0:
 		return errors.New("load needs the tarballs of images")
+	case verb == "image" && len(args) < 2:
+		return errors.New("image needs a name, such as localhost/program/engine, and programs")
 	case verb == "components" && (len(args) != 1 || !lab):
 		return errors.New("lab-components needs a folder")
 	case verb == "upgrade" && len(args) != 1:
 		return errors.New("upgrade needs the name of a node")
-	case verb == "load", verb == "components", verb == "upgrade":
+	case verb == "load", verb == "image", verb == "components", verb == "upgrade":
 	case len(args) > 0:
 		return fmt.Errorf("%s takes no arguments, got %q", verb, args)
 	}
@@ -72,6 +78,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return localcluster.Status(ctx, options, stdout)
 	case "load":
 		return localcluster.Load(ctx, options, args...)
+	case "image":
+		return image(ctx, options, stdout, args[0], args[1:])
 	case "components":
 		return localcluster.WriteComponents(ctx, options, args[0])
 	case "upgrade":
@@ -95,6 +103,33 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return nil
 	}
 	return fmt.Errorf("no verb %q, there are %s", verb, verbs)
+}
+
+// image makes and imports an image with programs. The nodes pull from no registry, and know an image only by the names that it has there.
+func image(ctx context.Context, o localcluster.Options, stdout io.Writer, name string, paths []string) error {
+	programs := map[string][]byte{}
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		programs["/app/"+filepath.Base(path)] = data
+	}
+	dir, err := os.MkdirTemp("", "tailgate-image-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	archive := filepath.Join(dir, "image.tar")
+	digest, err := images.Tools(programs, name+":dev", archive)
+	if err != nil {
+		return err
+	}
+	if err := localcluster.LoadRelease(ctx, o, archive, name); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(stdout, "%s@%s\n", name, digest)
+	return err
 }
 
 func main() {

@@ -7,7 +7,7 @@ import (
 )
 
 func TestRunRefuses(t *testing.T) {
-	const verbs = "up, down, status, load, kubeconfig, lab-up, lab-down, lab-status, lab-load, lab-components, upgrade, slow, fast, assets, help"
+	const verbs = "up, down, status, load, image, kubeconfig, lab-up, lab-down, lab-status, lab-load, lab-components, upgrade, slow, fast, assets, help"
 	for _, tt := range []struct {
 		args []string
 		want string
@@ -15,6 +15,7 @@ func TestRunRefuses(t *testing.T) {
 		{nil, "a verb is needed: " + verbs},
 		{[]string{"start"}, `no verb "start", there are ` + verbs},
 		{[]string{"load"}, "load needs the tarballs"},
+		{[]string{"image", "localhost/program/engine"}, "image needs a name"},
 		{[]string{"up", "now"}, `up takes no arguments, got ["now"]`},
 	} {
 		var stdout, stderr bytes.Buffer
