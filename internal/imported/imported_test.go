@@ -303,7 +303,7 @@ func TestHistogramLog(t *testing.T) {
 		"#[latencyMicros]": false, "#[valueUnitRatio 7]": false, "#[StartTime: 1726000000.0 (seconds since epoch), in ms]": false, "#[Unit: 100 ns]": false,
 		"#[values of 100ns]": false, "#[Pause of 5 ms before the run]": false, "#[Einheit s]": false, "#[timeUnit=MICROSECONDS]": false, "#[㎲]": false, "#[TSC counts]": false, "#[мкс]": false, "#[time in minutes]": false,
 		"#[Unit: ns]": true, "#[latency_ns]": true, "#[unit nanoSeconds]": true, "#[values are nanoseconds]": true, "#[Unit: ns, nsec/nanos]": true,
-		"#[BaseTime: 1726000000.0 (seconds since epoch)]": true, "#[Logged with jHiccup version 2.0.5]": true, "#[music of the spheres]": true,
+		"#[BaseTime: 1726000000.0 (seconds since epoch)]": true, "#[Logged with jHiccup version 2.0.5]": true, "#[music of the spheres]": true, "#[the engine's log]": true,
 	} {
 		_, _, err := HistogramLog(strings.NewReader(comment+"\n0.0,1.0,1,"+a+"\n"), v1alpha1.LatencyRTT)
 		if whole != (err == nil) || err != nil && !strings.Contains(err.Error(), "line 1: ") {

@@ -93,7 +93,7 @@ var (
 	// Words of units are between anything but letters, after splitWords. Several ns, such as 100 ns, are another unit.
 	splitWords = regexp.MustCompile(`(\p{Ll})(\p{Lu})`)
 	inNs       = regexp.MustCompile(`(?i)(?:^|[^0-9] |[^\pL0-9 ])n(?:ano)?[ _-]?s(?:ecs?|econds?)?(?:\PL|$)`)
-	otherUnit  = regexp.MustCompile(`(?i)(?:^|\PL)(?:(?:milli|micro|pico|[mpuµ])?s(?:ecs?|econds?)?|milli|micro|pico|µ|mcs|мкс|мс|㎲|㎳|minutes?|hours?|ticks?|cycles?|jiffies|(?:rd)?tscp?|n(?:ano)?s)(?:\PL|$)`)
+	otherUnit  = regexp.MustCompile(`(?i)(?:^|[^\pL'’])(?:(?:milli|micro|pico|[mpuµ])?s(?:ecs?|econds?)?|milli|micro|pico|µ|mcs|мкс|мс|㎲|㎳|minutes?|hours?|ticks?|cycles?|jiffies|(?:rd)?tscp?|n(?:ano)?s)(?:\PL|$)`)
 	ofUnit     = regexp.MustCompile(`(?i)(?:^|\PL)units?(?:\PL|$)`)
 )
 
