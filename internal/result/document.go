@@ -48,7 +48,7 @@ type Captured struct {
 	Late    int64 `json:"late"` // packets that were timestamped only when they were copied
 }
 
-// CapturedSuffix, in names of results and rules, is for a cell's captured latencies.
+// CapturedSuffix ends names of results and rules for a cell's captured latencies.
 const CapturedSuffix = "-captured"
 
 // MeasuredTime returns how long the tools ran, including their own start and warm-ups.

@@ -108,7 +108,7 @@ func (d Distribution) Mean() int64 { return stats.Mean(d.Sum, d.Count) }
 
 func (d Distribution) StdDev() int64 { return stats.StdDev(d.Sum, d.SumOfSquares, d.Count) }
 
-// Percentile, in ns, is of samples, lost and unrecorded messages; out of range is lost.
+// Percentile is of samples, lost and unrecorded messages, in ns; out of range is lost.
 func (d Distribution) Percentile(p stats.Percentile, lost int64) stats.Reported {
 	r := stats.Report(d.Buckets, lost+d.OverRange, d.Unrecorded, p)
 	if r.Needs == 0 && !r.Lost {

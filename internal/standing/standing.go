@@ -292,7 +292,7 @@ func ofNode(v *v1alpha1.LatencyVerification, gate types.UID, node *corev1.Node) 
 	return OfVerification(v)
 }
 
-// OfGateNow: a Pass counts only if each Node is still the verified one: conditions may be old.
+// OfGateNow lets a Pass count only if each Node is still the verified one: conditions may be old.
 func OfGateNow(ctx context.Context, api client.Reader, g *v1alpha1.LatencyGate) (Standing, error) {
 	s := OfGate(g)
 	if s.Outcome != v1alpha1.VerdictPass {

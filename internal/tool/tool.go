@@ -373,7 +373,7 @@ func Exited(tool string, code int, cause, printed string) error {
 	return Failf("%s failed (exit code %d): %s", tool, code, cause)
 }
 
-// SecondPort: a tool's control connection worked, but not the messages' one.
+// SecondPort says that a tool's control connection worked, but not the one of the messages.
 const SecondPort = "its control connection worked, but not the second one, to another port: does a firewall or a NetworkPolicy block it? " +
 	"All ports must be open between the two ends"
 

@@ -109,7 +109,7 @@ func (s *Schedule) count(all []*v1alpha1.LatencyVerification, now time.Time) {
 	for _, v := range all {
 		// What failed may be the node's own doing, so that it is held; when all nodes fail, the schedule must not hold them all.
 		failed := v.Status.State == v1alpha1.VerificationInconclusive && v.Status.Verified().Reason == v1alpha1.ReasonBenchmarkFailed
-		if last := v.Status.LastMeasurementTime; last != nil && (failed && last.Time.After(known) || !failed && !last.Time.Before(known.Truncate(time.Second))) {
+		if last := v.Status.LastMeasurementTime; last != nil && (failed && last.After(known) || !failed && !last.Time.Before(known.Truncate(time.Second))) {
 			ends = append(ends, end{last.Time, !failed})
 		}
 		if last := v.Status.Setback; last != nil && v.Status.State.Passed() && last.FailureTime != nil && last.FailureTime.After(known) {
