@@ -46,7 +46,8 @@ func TestUnseen(t *testing.T) {
 		}
 		// This is no disturbance to repeat the run for.
 		o := p.try(t, measurement{duration: 3 * time.Second})
-		for role, least := range map[string]float64{v1alpha1.RoleClient: 50, v1alpha1.RoleServer: 0} {
+		// Of the two thirds of the spinners, the proof leaves out the interrupts: a quarter of the time on a machine that others use.
+		for role, least := range map[string]float64{v1alpha1.RoleClient: 25, v1alpha1.RoleServer: 0} {
 			l := o.line(t, role, v1alpha1.ProofCPUsExclusive)
 			part := regexp.MustCompile(`other threads ran on CPU \d for .* \((.*) %\)`).FindStringSubmatch(l.Found)
 			if part == nil {
