@@ -312,9 +312,9 @@ func (g *Graces) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, 
 	if err := g.Client.Get(ctx, req.NamespacedName, pod); err != nil || !Lingers(pod) && !g.disowned(pod) || !g.Namespaces.Has(pod.Namespace) {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	why := "its grace period is too long"
-	if g.disowned(pod) {
-		why = "its owner was removed"
+	why := "its owner was removed"
+	if Lingers(pod) {
+		why = "its grace period is too long"
 	}
 	err := Delete(With(ctx, "why", why), g.Client, pod)
 	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {

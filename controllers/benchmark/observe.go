@@ -138,7 +138,9 @@ func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, each 
 		if !r.Settings.Namespaces.Has(o.Namespace) {
 			return nil
 		}
-		if note(o.Namespace, o.Status.LeftPods); !o.DeletionTimestamp.IsZero() {
+		if o.DeletionTimestamp.IsZero() {
+			note(o.Namespace, o.Status.LeftPods)
+		} else {
 			note(o.Namespace, recorded(o))
 		}
 		count[o.Namespace]++

@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -37,9 +38,9 @@ func (h host) sandbox() string {
 	return ""
 }
 
-// cpuNUMANodes returns the NUMA node of each CPU. A kernel without NUMA has one node, 0.
+// cpuNUMANodes returns the NUMA node of each CPU, but not of one that several nodes list. A kernel without NUMA has one node, 0.
 func (h host) cpuNUMANodes() map[int]int32 {
-	nodes := map[int]int32{}
+	nodes, several := map[int]int32{}, map[int]bool{}
 	if !h.exists("sys/devices/system/node") {
 		online, _ := result.ParseCPUs(h.read("sys/devices/system/cpu/online"))
 		for _, cpu := range online.UnsortedList() {
@@ -57,12 +58,11 @@ func (h host) cpuNUMANodes() map[int]int32 {
 			continue
 		}
 		for _, cpu := range cpus.UnsortedList() {
-			if _, twice := nodes[cpu]; twice { // numa=fake
-				number = unknown
-			}
-			nodes[cpu] = int32(number)
+			_, known := nodes[cpu]
+			nodes[cpu], several[cpu] = int32(number), known
 		}
 	}
+	maps.DeleteFunc(nodes, func(cpu int, _ int32) bool { return several[cpu] }) // numa=fake
 	return nodes
 }
 

@@ -105,7 +105,7 @@ func place(cpu int, iface string) *strings.Replacer {
 func (h host) machineFacts(f facts) {
 	var numa []int
 	for _, node := range h.cpuNUMANodes() {
-		numa = append(numa, max(0, int(node)))
+		numa = append(numa, int(node))
 	}
 	f.set("numa.nodes", cpuset.New(numa...).String())
 	present, _ := result.ParseCPUs(h.read("sys/devices/system/cpu/present"))

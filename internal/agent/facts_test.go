@@ -125,6 +125,7 @@ func TestFactsOfOneFile(t *testing.T) {
 		"a virtual machine":               {files: map[string]string{"proc/cpuinfo": "flags : tsc hypervisor\n"}, key: "cpu.hypervisor", want: "yes"},
 		"an arm64 guest of a cloud":       {files: map[string]string{"proc/cpuinfo": "Features : fp asimd\n", "sys/class/dmi/id/sys_vendor": "Google\n", "sys/class/dmi/id/product_name": "Google Compute Engine\n"}, key: "cpu.hypervisor", want: "yes"},
 		"an arm64 machine of a cloud":     {files: map[string]string{"proc/cpuinfo": "Features : fp asimd\n", "sys/class/dmi/id/sys_vendor": "Alibaba Cloud\n", "sys/class/dmi/id/product_name": "ecs.ebmg8y.metal\n"}, key: "cpu.hypervisor"},
+		"two nodes with the same CPUs":    {files: map[string]string{"sys/devices/system/node/node0/cpulist": "0-3\n", "sys/devices/system/node/node1/cpulist": "0-3\n"}, key: "numa.nodes"},
 		"CPUs that are offline":           {files: map[string]string{"sys/devices/system/cpu/present": "0-39\n", "sys/devices/system/cpu/online": "0-19\n"}, key: "cpu.offline", want: "20-39"},
 		"a processor that has no flags":   {files: map[string]string{"proc/cpuinfo": "Features : fp asimd\n"}, key: "cpu.hypervisor"},
 		"no CPU is isolated":              {files: map[string]string{cpu + "isolated": "\n"}, key: "cpu.isolated", want: "no"},

@@ -404,8 +404,10 @@ func preloads(list string) []string {
 func (h host) preloadFile() string {
 	for line := range strings.Lines(h.read("etc/ld.so.preload")) {
 		paths, _, _ := strings.Cut(line, "#")
-		if i := slices.IndexFunc(preloads(paths), onload.IsLibrary); i >= 0 {
-			return preloads(paths)[i]
+		for _, path := range preloads(paths) {
+			if onload.IsLibrary(path) {
+				return path
+			}
 		}
 	}
 	return ""

@@ -22,6 +22,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/judge"
 	"github.com/tailgate-dev/tailgate/internal/report"
+	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/sessions"
 	"github.com/tailgate-dev/tailgate/internal/standing"
 	"github.com/tailgate-dev/tailgate/internal/text"
@@ -400,7 +401,6 @@ func calibrate(ctx context.Context, c *cluster, gate, form string) ([]byte, erro
 	for i := range found.Items {
 		nodes = append(nodes, sessions.OfNode(&found.Items[i]))
 	}
-	var out bytes.Buffer
 	all := sessions.Calibrate(nodes)
 	if form == "json" {
 		lines := []calibrated{}
@@ -408,9 +408,9 @@ func calibrate(ctx context.Context, c *cluster, gate, form string) ([]byte, erro
 		for i, c := range all {
 			lines = append(lines, calibrated{c.Of, c.Kind, c.Nodes, c.Rounds, c.Boots(), c.Peers, first[i], later[i], c.Enough()})
 		}
-		err := report.WriteJSON(&out, lines)
-		return out.Bytes(), err
+		return result.EncodeJSON(lines)
 	}
+	var out bytes.Buffer
 	writeCalibration(&out, all)
 	return out.Bytes(), nil
 }
