@@ -29,8 +29,8 @@ func TestSettleTimes(t *testing.T) {
 		return &v1alpha1.LatencyVerificationStatus{
 			LastTransitionTime: new(seconds(d)), Benchmark: &v1alpha1.VerificationBenchmark{StartTime: seconds(d)}, Accepted: &v1alpha1.AcceptedResult{AcceptanceTime: seconds(d)},
 			Absent: []v1alpha1.AbsentKey{{StartTime: seconds(d), EndTime: seconds(d + 10*time.Minute)}}, Retained: &v1alpha1.Retention{StartTime: seconds(d), EndTime: seconds(d + time.Hour)},
-			History: []v1alpha1.VerificationResult{{CompletionTime: seconds(d)}}, Setback: &v1alpha1.Setback{RetryTime: seconds(time.Minute)},
-			MarkSetbacks: []v1alpha1.MarkSetback{{Setback: v1alpha1.Setback{RetryTime: seconds(time.Minute)}}}, LastMeasurementTime: new(seconds(time.Hour)),
+			History: []v1alpha1.VerificationResult{{CompletionTime: seconds(d)}}, StepFailure: &v1alpha1.StepFailure{RetryTime: seconds(time.Minute)},
+			MarkFailures: []v1alpha1.MarkFailure{{StepFailure: v1alpha1.StepFailure{RetryTime: seconds(time.Minute)}}}, LastMeasurementTime: new(seconds(time.Hour)),
 		}
 	}
 	matrix := func(d time.Duration) *v1alpha1.LatencyMatrixStatus {

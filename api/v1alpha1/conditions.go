@@ -300,7 +300,7 @@ const (
 	ReasonAcceptedByHand   = "AcceptedByHand"   // with Verified when a user accepted the result
 	ReasonProvisional      = "Provisional"      // with Verified, or of a verdict: too few boots are known
 	ReasonDrifted          = "Drifted"          // with Inconclusive when it is slower than the oldest accepted session
-	ReasonSlowerThanGroup  = "SlowerThanGroup"  // with Inconclusive when a first session is slower than its kind
+	ReasonSlowerThanGroup  = "SlowerThanGroup"  // with Inconclusive when a first session is slower than its group
 	ReasonNothingToCompare = "NothingToCompare" // with Inconclusive when every rule compares, with nothing
 )
 

@@ -76,7 +76,7 @@ const (
 // Enforcement lists what a gate sets on nodes in addition to the Node condition, and which nodes it holds back.
 type Enforcement struct {
 	// mode is which nodes that are not verified are held back. Enforce (default) holds back all, EnforceChanges all
-	// except nodes that are as the gate found them (status.asFound). Observe holds back no node, and marks no Node.
+	// except nodes that are as the gate found them (status.preexisting). Observe holds back no node, and marks no Node.
 	// Each mode measures all nodes. The hold pod of a node that is not held back is ready.
 	// +kubebuilder:default=Enforce
 	Mode EnforcementMode `json:"mode,omitempty"`
@@ -264,13 +264,13 @@ type NodeLine struct {
 // MaxSpreads and MaxChanges are the maximum numbers of entries of status.spread and status.changes of a LatencyGate.
 const MaxSpreads, MaxChanges = 128, 40
 
-// SessionSpread is how much the sessions of the nodes of a kind differ in one compared value.
+// SessionSpread is how much the sessions of the nodes of a group differ in one compared value.
 type SessionSpread struct {
 	ComparedValue `json:",inline"`
-	// kind is the values of the labels in spec.identity.labels that the nodes share; empty for a single kind.
+	// group is the values of the labels in spec.identity.labels that the nodes share; empty for a single group.
 	// +kubebuilder:validation:MaxLength=160
-	Kind string `json:"kind"`
-	// nodes is the number of nodes of the kind with a difference between two boots.
+	Group string `json:"group"`
+	// nodes is the number of nodes of the group with a difference between two boots.
 	Nodes int32 `json:"nodes"`
 	// differences is the number of differences that count, at most 200; with fewer than 8 nodes,
 	// differences of all groups.
@@ -285,9 +285,9 @@ type SessionSpread struct {
 
 // FleetChange is the difference between the last accepted session before a change and the first session after it.
 type FleetChange struct {
-	// kind is the group of the nodes by the values of identity.labels, as in status.spread; absent for all nodes.
+	// group is the group of the nodes, as in status.spread; absent for all nodes.
 	// +kubebuilder:validation:MaxLength=160
-	Kind string `json:"kind,omitempty"`
+	Group string `json:"group,omitempty"`
 	// changed are the keys of the identity that changed, with the previous values; only BootID for a wave of boots.
 	// +listType=map
 	// +listMapKey=key
@@ -374,7 +374,7 @@ type LatencyGateStatus struct {
 	// +listMapKey=variant
 	// +listMapKey=cell
 	// +listMapKey=metric
-	// +listMapKey=kind
+	// +listMapKey=group
 	// +kubebuilder:validation:MaxItems=128
 	Spread []SessionSpread `json:"spread,omitempty"`
 

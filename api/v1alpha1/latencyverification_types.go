@@ -233,8 +233,8 @@ type VerificationResult struct {
 	Ratio string `json:"ratio,omitempty"`
 }
 
-// Setback is a step that did not succeed, with the time of the next attempt.
-type Setback struct {
+// StepFailure is a step that did not succeed, with the time of the next attempt.
+type StepFailure struct {
 	// reason is the reason as one word, such as NoProgress.
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason"`
@@ -281,12 +281,12 @@ const (
 	MarkTaint     NodeMark = "Taint"
 )
 
-// MarkSetback is a mark that the Node does not have although it should, or that it has although it should not.
-type MarkSetback struct {
+// MarkFailure is a mark that the Node does not have although it should, or that it has although it should not.
+type MarkFailure struct {
 	// mark is Condition, Label or Taint. The gate writes each independently of the others.
 	Mark NodeMark `json:"mark"`
 	// reason is NodeRefused, NodeWriteDropped or NodeContested.
-	Setback `json:",inline"`
+	StepFailure `json:",inline"`
 }
 
 // HoldPod is the hold pod of a node, as the API server created it.
@@ -356,9 +356,9 @@ type LatencyVerificationStatus struct {
 	// identity is the present identity of the node. The keys of labels are Label/NAME, and of devices Devices/RESOURCE.
 	// +kubebuilder:validation:MaxProperties=64
 	Identity map[string]string `json:"identity,omitempty"`
-	// asFound is true while the node is as the gate found it. The node is older than the gate or joined in mode
+	// preexisting is true while the node is as the gate found it. The node is older than the gate or joined in mode
 	// Observe, and has not changed in another mode. With enforcement.mode EnforceChanges, such a node is not held back.
-	AsFound bool `json:"asFound,omitempty"`
+	Preexisting bool `json:"preexisting,omitempty"`
 	// introduced is true if the machine was there before the gate (see status.unsettled of the gate).
 	Introduced bool `json:"introduced,omitempty"`
 	// absent are keys of the identity that the node does not report now. The gate keeps their
@@ -389,17 +389,17 @@ type LatencyVerificationStatus struct {
 	SuspectPeer string `json:"suspectPeer,omitempty"`
 	// failConfirmed is true in state Failed if a second peer shows that it is this node that is slow.
 	FailConfirmed bool `json:"failConfirmed,omitempty"`
-	// setback is the reason why the node, or its last turn in state Verified, could not be measured.
-	Setback *Setback `json:"setback,omitempty"`
+	// stepFailure is the reason why the node, or its last turn in state Verified, could not be measured.
+	StepFailure *StepFailure `json:"stepFailure,omitempty"`
 	// holdPod is the hold pod that the operator created. The operator replaces any other pod of this name.
 	HoldPod *HoldPod `json:"holdPod,omitempty"`
-	// holdPodSetback is the reason why the node has no hold pod, or why its hold pod ended; absent otherwise.
-	HoldPodSetback *Setback `json:"holdPodSetback,omitempty"`
-	// markSetbacks are the marks that the Node does not have as it should.
+	// holdPodFailure is the reason why the node has no hold pod, or why its hold pod ended; absent otherwise.
+	HoldPodFailure *StepFailure `json:"holdPodFailure,omitempty"`
+	// markFailures are the marks that the Node does not have as it should.
 	// +listType=map
 	// +listMapKey=mark
 	// +kubebuilder:validation:MaxItems=3
-	MarkSetbacks []MarkSetback `json:"markSetbacks,omitempty"`
+	MarkFailures []MarkFailure `json:"markFailures,omitempty"`
 	// retained is set while the gate does not select or own the node, or the Node or the gate does not exist. The state
 	// is kept for spec.releaseAfter of the gate, and a node that is not verified is held back. If the gate selects the
 	// node again, it continues with this state.

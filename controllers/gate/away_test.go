@@ -87,7 +87,7 @@ func TestTurnOfANodeThatWentDown(t *testing.T) {
 
 func TestNoTurnWhileMarksFail(t *testing.T) {
 	v := makeVerification("a")
-	v.Status.MarkSetbacks = []v1alpha1.MarkSetback{{Mark: v1alpha1.MarkTaint, Setback: v1alpha1.Setback{Reason: v1alpha1.ReasonNodeContested, Message: "why"}}}
+	v.Status.MarkFailures = []v1alpha1.MarkFailure{{Mark: v1alpha1.MarkTaint, StepFailure: v1alpha1.StepFailure{Reason: v1alpha1.ReasonNodeContested, Message: "why"}}}
 	l := makeSnapshot(makeGate(), v, makeVerification("b"))
 	l.Schedule.Fired = ago(30 * time.Minute)
 	for _, d := range l.Choose(nil).Due {
@@ -101,7 +101,7 @@ func TestMarksOfANewNodeAreTriedAtOnce(t *testing.T) {
 	// the same state, another Node object
 	w := makeWorld()
 	unverified(v1alpha1.ReasonNewNode)(w.verification)
-	w.verification.Status.MarkSetbacks = []v1alpha1.MarkSetback{{Mark: v1alpha1.MarkTaint, Setback: v1alpha1.Setback{Reason: v1alpha1.ReasonNodeRefused, RetryTime: metav1.Time{Time: noon.Add(50 * time.Second)}}}}
+	w.verification.Status.MarkFailures = []v1alpha1.MarkFailure{{Mark: v1alpha1.MarkTaint, StepFailure: v1alpha1.StepFailure{Reason: v1alpha1.ReasonNodeRefused, RetryTime: metav1.Time{Time: noon.Add(50 * time.Second)}}}}
 	w.node.UID = types.UID("new")
 	old := w.verification.DeepCopy()
 	v := old.DeepCopy()
@@ -110,7 +110,7 @@ func TestMarksOfANewNodeAreTriedAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	retryMarks(v, turns.PublicationOf(w.gate, old), turns.PublicationOf(w.gate, v), w.now)
-	if last := setbackOf(v, v1alpha1.MarkTaint); last != nil && turns.OfMark.Left(last, noon) > 0 {
+	if last := stepFailureOf(v, v1alpha1.MarkTaint); last != nil && turns.OfMark.Left(last, noon) > 0 {
 		t.Error("the taint of the new Node is not tried for", turns.OfMark.Left(last, noon))
 	}
 }

@@ -118,7 +118,7 @@ func TestStatusWithinTheBoundsOfTheCRD(t *testing.T) {
 			})
 			return next(w, step{event: eventNotAccepted, reason: v1alpha1.ReasonAcceptRefused, message: long})
 		},
-		"many setbacks with many peers": func() v1alpha1.LatencyVerificationStatus {
+		"many step failures with many peers": func() v1alpha1.LatencyVerificationStatus {
 			w := makeWorld(measured(metav1.ConditionTrue, v1alpha1.ReasonPass))
 			for i := range 20 {
 				w.verification.Status.Benchmark = &v1alpha1.VerificationBenchmark{Name: name, UID: "uid", Peer: fmt.Sprint(name[:250], i), StartTime: *at(0)}
@@ -130,8 +130,8 @@ func TestStatusWithinTheBoundsOfTheCRD(t *testing.T) {
 		"marks that are refused": func() v1alpha1.LatencyVerificationStatus {
 			w := makeWorld()
 			for _, m := range turns.Marks {
-				w.verification.Status.MarkSetbacks = append(w.verification.Status.MarkSetbacks, v1alpha1.MarkSetback{
-					Mark: m, Setback: *turns.OfMark.Setback(nil, v1alpha1.ReasonNodeRefused, errors.New(long).Error(), noon),
+				w.verification.Status.MarkFailures = append(w.verification.Status.MarkFailures, v1alpha1.MarkFailure{
+					Mark: m, StepFailure: *turns.OfMark.StepFailure(nil, v1alpha1.ReasonNodeRefused, errors.New(long).Error(), noon),
 				})
 			}
 			return w.verification.Status
@@ -167,8 +167,8 @@ func TestStatusWithinTheBoundsOfTheCRD(t *testing.T) {
 		}
 	}
 	for _, path := range []string{
-		"status.retained.message", "status.acceptRefused.message", "status.acceptRefused.benchmark", "status.setback.message", "status.setback.peers",
-		"status.markSetbacks[].message", "status.recent", "status.history",
+		"status.retained.message", "status.acceptRefused.message", "status.acceptRefused.benchmark", "status.stepFailure.message", "status.stepFailure.peers",
+		"status.markFailures[].message", "status.recent", "status.history",
 	} {
 		if !full[path] {
 			t.Errorf("nothing is as long as %s may be: is more left out than necessary?", path)

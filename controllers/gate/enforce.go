@@ -30,19 +30,19 @@ func (r *Verifications) enforce(ctx context.Context, w *world, v *v1alpha1.Laten
 	var again time.Duration
 	var markErr error
 	if !publishes {
-		v.Status.MarkSetbacks = nil
-	} else if again, markErr = r.mark(ctx, w.node, v, p); markErr == nil && len(v.Status.MarkSetbacks) == 0 {
+		v.Status.MarkFailures = nil
+	} else if again, markErr = r.mark(ctx, w.node, v, p); markErr == nil && len(v.Status.MarkFailures) == 0 {
 		r.observeHold(w.node, v, p)
 	}
 	pruneErr := r.prune(ctx, w.gate.Spec.Namespace, v)
 	holdAgain, holdErr := r.hold(ctx, w, v)
-	if err := r.writeSetbacks(ctx, before, v, w.node); err != nil {
+	if err := r.writeMarkFailures(ctx, before, v, w.node); err != nil {
 		return 0, err
 	}
 	return queue.Soonest(again, holdAgain), cmp.Or(holdErr, pruneErr, markErr)
 }
 
-func (r *Verifications) writeSetbacks(ctx context.Context, before, v *v1alpha1.LatencyVerification, node *corev1.Node) error {
+func (r *Verifications) writeMarkFailures(ctx context.Context, before, v *v1alpha1.LatencyVerification, node *corev1.Node) error {
 	written, err := r.WriteStatus(ctx, before, v)
 	if written && node != nil {
 		r.Tell(ctx, node, markNotices(before, v)...)
@@ -116,7 +116,7 @@ func (r *Verifications) finalize(ctx context.Context, v *v1alpha1.LatencyVerific
 		return 0, nil
 	}
 	if node != nil {
-		if again, err := r.release(ctx, v, node, gates); err != nil || len(v.Status.MarkSetbacks) > 0 {
+		if again, err := r.release(ctx, v, node, gates); err != nil || len(v.Status.MarkFailures) > 0 {
 			return again, err
 		}
 	}
@@ -143,7 +143,7 @@ func (r *Verifications) release(ctx context.Context, v *v1alpha1.LatencyVerifica
 	}
 	before := v.DeepCopy()
 	again, err := r.mark(ctx, node, v, p)
-	return again, cmp.Or(r.writeSetbacks(ctx, before, v, node), err)
+	return again, cmp.Or(r.writeMarkFailures(ctx, before, v, node), err)
 }
 
 const defaultRetention = time.Hour // spec.releaseAfter's default, for a gate that is gone
@@ -152,7 +152,7 @@ const defaultRetention = time.Hour // spec.releaseAfter's default, for a gate th
 // a gate that is only created again, for example because a tool replaces it by force, knows them.
 func (r *Verifications) dismiss(ctx context.Context, w *world, v *v1alpha1.LatencyVerification, gates []v1alpha1.LatencyGate) (time.Duration, error) {
 	unchanged := w.node != nil && identity.Recorded(&v.Status).Compare(v, types.UID(v.Status.GateUID), w.subject(), w.now).Stale == ""
-	if v.Status.State == "" || v.Status.Accepted == nil && v.Status.AsFound && unchanged {
+	if v.Status.State == "" || v.Status.Accepted == nil && v.Status.Preexisting && unchanged {
 		return 0, controllers.Delete(ctx, r.Client, v)
 	}
 	if old := v.DeepCopy(); v.Status.Retained == nil || v.Status.Retained.Reason != v1alpha1.ReasonGateDeleted {
@@ -170,7 +170,7 @@ func (r *Verifications) dismiss(ctx context.Context, w *world, v *v1alpha1.Laten
 	}
 	if controllerutil.ContainsFinalizer(v, v1alpha1.FinalizerNode) {
 		if w.node != nil {
-			if again, err := r.release(ctx, v, w.node, gates); err != nil || len(v.Status.MarkSetbacks) > 0 {
+			if again, err := r.release(ctx, v, w.node, gates); err != nil || len(v.Status.MarkFailures) > 0 {
 				return again, err
 			}
 		}
@@ -204,7 +204,7 @@ func (r *Verifications) afterwards(ctx context.Context, v *v1alpha1.LatencyVerif
 	}
 	if owner := turns.Owner(node, gates); owner != nil {
 		heir := &v1alpha1.LatencyVerification{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.VerificationName(owner.Name, node.Name)}}
-		heir.Status.AsFound = turns.FoundBy(owner, node)
+		heir.Status.Preexisting = turns.FoundBy(owner, node)
 		if i := slices.IndexFunc(others, func(o v1alpha1.LatencyVerification) bool {
 			return o.Spec.GateName == owner.Name && !ofEarlierGate(&o, owner)
 		}); i >= 0 {

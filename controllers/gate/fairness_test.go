@@ -58,7 +58,7 @@ func TestAgeInTheQueue(t *testing.T) {
 	v := makeVerification("a", unverified(v1alpha1.ReasonNewNode))
 	w := makeWorld(func(w *world) { w.verification = v })
 	running(w)
-	v.Status.Setback = nil
+	v.Status.StepFailure = nil
 	for count := range 4 {
 		began := w.now
 		v.Status.State, v.Status.Benchmark.StartTime = v1alpha1.VerificationMeasuring, metav1.NewTime(began)
@@ -72,10 +72,10 @@ func TestAgeInTheQueue(t *testing.T) {
 		if v.Status, err = w.next(s); err != nil {
 			t.Fatal(err)
 		}
-		waited := v.Status.Setback.RetryTime.Sub(noon) / time.Minute
+		waited := v.Status.StepFailure.RetryTime.Sub(noon) / time.Minute
 		if got := turns.Benchmark(w.gate, v, "b", 5).Spec.Priority; got != int32(waited) || got < 30*int32(count+1) {
 			t.Errorf("after %d: priority %d, and it waited for %d minutes", count+1, got, waited)
 		}
-		w.now, v.Status.Benchmark = v.Status.Setback.RetryTime.Time, &benchmark
+		w.now, v.Status.Benchmark = v.Status.StepFailure.RetryTime.Time, &benchmark
 	}
 }

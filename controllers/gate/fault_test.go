@@ -24,9 +24,9 @@ func ended(outcome string, stored int) func(*world) {
 
 // A benchmark that failed because of the cluster says nothing about the node, and one that failed in another way needs a user.
 func TestBenchmarkFailed(t *testing.T) {
-	setback := func(count int32) func(*world) {
+	stepFailure := func(count int32) func(*world) {
 		return status(func(s *v1alpha1.LatencyVerificationStatus) {
-			s.Setback = &v1alpha1.Setback{Count: count, Reason: "x", Message: "x"}
+			s.StepFailure = &v1alpha1.StepFailure{Count: count, Reason: "x", Message: "x"}
 		})
 	}
 	for name, c := range map[string]struct {
@@ -35,13 +35,13 @@ func TestBenchmarkFailed(t *testing.T) {
 		reason  string
 	}{
 		"three evictions":                         {[]func(*world){ended(v1alpha1.OutcomePodLost, 0)}, eventHeldUp, v1alpha1.ReasonEnvironmentFailed},
-		"the kubelet evicted a pod":               {[]func(*world){ended(v1alpha1.OutcomeEvicted, 3), setback(9)}, eventHeldUp, v1alpha1.ReasonEnvironmentFailed},
-		"a webhook that is down":                  {[]func(*world){ended(v1alpha1.OutcomePodRefused, 0), setback(9)}, eventHeldUp, v1alpha1.ReasonEnvironmentFailed},
+		"the kubelet evicted a pod":               {[]func(*world){ended(v1alpha1.OutcomeEvicted, 3), stepFailure(9)}, eventHeldUp, v1alpha1.ReasonEnvironmentFailed},
+		"a webhook that is down":                  {[]func(*world){ended(v1alpha1.OutcomePodRefused, 0), stepFailure(9)}, eventHeldUp, v1alpha1.ReasonEnvironmentFailed},
 		"the peer is gone":                        {[]func(*world){ended(v1alpha1.OutcomeNodeLost, 1)}, eventHeldUp, v1alpha1.ReasonEnvironmentFailed},
 		"a quota for the results":                 {[]func(*world){ended(v1alpha1.OutcomeStoreRefused, 1)}, eventHeldUp, v1alpha1.ReasonEnvironmentFailed},
 		"pods deleted after results, once":        {[]func(*world){ended(v1alpha1.OutcomePodLost, 2)}, eventHeldUp, v1alpha1.ReasonEnvironmentFailed},
 		"pods deleted after results, again":       {[]func(*world){ended(v1alpha1.OutcomePodLost, 2), status(func(s *v1alpha1.LatencyVerificationStatus) { s.Discarded = maxDiscarded })}, eventUndecided, v1alpha1.ReasonBenchmarkFailed},
-		"pods deleted without results, again":     {[]func(*world){ended(v1alpha1.OutcomePodLost, 0), setback(9)}, eventHeldUp, v1alpha1.ReasonEnvironmentFailed},
+		"pods deleted without results, again":     {[]func(*world){ended(v1alpha1.OutcomePodLost, 0), stepFailure(9)}, eventHeldUp, v1alpha1.ReasonEnvironmentFailed},
 		"the tool failed":                         {[]func(*world){ended(v1alpha1.OutcomeToolFailed, 0)}, eventUndecided, v1alpha1.ReasonBenchmarkFailed},
 		"the network between the two":             {[]func(*world){ended(v1alpha1.OutcomePeerUnreachable, 0)}, eventUndecided, v1alpha1.ReasonBenchmarkFailed},
 		"a wrong network":                         {[]func(*world){ended(v1alpha1.OutcomeWrongNetwork, 0)}, eventUndecided, v1alpha1.ReasonBenchmarkFailed},
@@ -58,8 +58,8 @@ func TestBenchmarkFailed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if c.event == eventHeldUp && (next.State != v1alpha1.VerificationUnverified || next.Setback == nil || !next.Setback.RetryTime.After(noon) || len(next.Setback.Peers) == 0 || len(next.History) != len(w.verification.Status.History)) {
-				t.Errorf("%s, setback %+v", next.State, next.Setback)
+			if c.event == eventHeldUp && (next.State != v1alpha1.VerificationUnverified || next.StepFailure == nil || !next.StepFailure.RetryTime.After(noon) || len(next.StepFailure.Peers) == 0 || len(next.History) != len(w.verification.Status.History)) {
+				t.Errorf("%s, stepFailure %+v", next.State, next.StepFailure)
 			}
 		})
 	}

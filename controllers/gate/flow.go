@@ -134,7 +134,7 @@ func look(r *v1alpha1.Retention, now time.Time) {
 func (w *world) keepsFail() bool {
 	v := w.verification
 	if w.gate == nil || !w.gate.DeletionTimestamp.IsZero() || w.node == nil || w.disowned() || w.ofEarlierGate() ||
-		v.Status.Accepted == nil && (v.Status.AsFound || !turns.FoundBy(w.gate, w.node)) {
+		v.Status.Accepted == nil && (v.Status.Preexisting || !turns.FoundBy(w.gate, w.node)) {
 		return false
 	}
 	is := w.compare()

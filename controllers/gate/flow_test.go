@@ -270,19 +270,19 @@ func TestDecide(t *testing.T) {
 		"a pass of an earlier edit of rules": {all(passed, func(w *world) { w.benchmark.Generation = 3 }), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
 		"a verdict to come":                  {measured(metav1.ConditionUnknown, v1alpha1.ReasonNotJudged), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
 		"no verdict":                         {all(passed, func(w *world) { w.benchmark.Status.Conditions = w.benchmark.Status.Conditions[:2] }), eventNothing, measuringState, v1alpha1.ReasonMeasuring, ""},
-		"a pass with a peer that is not verified":   {all(passed, peerNotVerified), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "peer b was not verified itself from begin to end"},
-		"a pass against several boots":              {passed, eventPassed, verifiedState, v1alpha1.ReasonPassed, "compared with 2 accepted boots with peer b: p99 says so"},
-		"a pass against one boot":                   {all(passed, oneBoot), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "its reference is one boot"},
-		"a pass against the same boot":              {all(passed, oneBoot, func(w *world) { w.benchmark.Status.Session.BootID = "boot-0" }), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "its reference is one boot"},
-		"a pass against another peer":               {all(passed, otherPeer), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "its reference is with peer c"},
-		"a pass in a gate of few nodes":             {all(passed, func(w *world) { w.gate.Status.Spread[0].Nodes = 3 }), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "3 of 8 nodes show how much boots differ"},
-		"a pass while first rounds are slower":      {all(passed, warm, longer), eventPassed, verifiedState, v1alpha1.ReasonPassed, "compared with 2 accepted boots with peer b, each without its first 6 rounds, which in this gate are 1.0210 times as much"},
-		"the same, and the reference has no others": {all(passed, warm, onlyWarmUp), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "1.0210 times as much as later ones"},
-		"a pass against a result without a session": {all(passed, func(w *world) { w.verification.Status.Reference = nil }), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "how much boots differ is assumed"},
-		"a pass of a gate that compares nothing":    {all(passed, oneBoot, func(w *world) { w.gate.Spec.Template.Spec.Criteria.Baseline = nil }), eventPassed, verifiedState, v1alpha1.ReasonPassed, "p99 says so"},
-		"the first session, and few others":         {all(passed, noReference), eventPassed, verifiedState, v1alpha1.ReasonPassed, "too few nodes of its kind are known"},
-		"the first session, like those of its kind": {all(passed, noReference, kin(8, 1000, 1010)), eventPassed, verifiedState, v1alpha1.ReasonPassed, "becomes the reference of the node: p99 says so"},
-		"the first session, slower than its kind":   {all(passed, noReference, kin(8, 800, 810)), eventUndecided, inconclusiveState, v1alpha1.ReasonSlowerThanGroup, "25 % slower than those of 8 nodes of its kind"},
+		"a pass with a peer that is not verified":    {all(passed, peerNotVerified), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "peer b was not verified itself from begin to end"},
+		"a pass against several boots":               {passed, eventPassed, verifiedState, v1alpha1.ReasonPassed, "compared with 2 accepted boots with peer b: p99 says so"},
+		"a pass against one boot":                    {all(passed, oneBoot), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "its reference is one boot"},
+		"a pass against the same boot":               {all(passed, oneBoot, func(w *world) { w.benchmark.Status.Session.BootID = "boot-0" }), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "its reference is one boot"},
+		"a pass against another peer":                {all(passed, otherPeer), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "its reference is with peer c"},
+		"a pass in a gate of few nodes":              {all(passed, func(w *world) { w.gate.Status.Spread[0].Nodes = 3 }), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "3 of 8 nodes show how much boots differ"},
+		"a pass while first rounds are slower":       {all(passed, warm, longer), eventPassed, verifiedState, v1alpha1.ReasonPassed, "compared with 2 accepted boots with peer b, each without its first 6 rounds, which in this gate are 1.0210 times as much"},
+		"the same, and the reference has no others":  {all(passed, warm, onlyWarmUp), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "1.0210 times as much as later ones"},
+		"a pass against a result without a session":  {all(passed, func(w *world) { w.verification.Status.Reference = nil }), eventPassed, verifiedState, v1alpha1.ReasonProvisional, "how much boots differ is assumed"},
+		"a pass of a gate that compares nothing":     {all(passed, oneBoot, func(w *world) { w.gate.Spec.Template.Spec.Criteria.Baseline = nil }), eventPassed, verifiedState, v1alpha1.ReasonPassed, "p99 says so"},
+		"the first session, and few others":          {all(passed, noReference), eventPassed, verifiedState, v1alpha1.ReasonPassed, "too few nodes of its group are known"},
+		"the first session, like those of its group": {all(passed, noReference, kin(8, 1000, 1010)), eventPassed, verifiedState, v1alpha1.ReasonPassed, "becomes the reference of the node: p99 says so"},
+		"the first session, slower than its group":   {all(passed, noReference, kin(8, 800, 810)), eventUndecided, inconclusiveState, v1alpha1.ReasonSlowerThanGroup, "25 % slower than those of 8 nodes of its group"},
 		"the first session of another kind": {all(passed, noReference, kin(8, 800, 810), func(w *world) {
 			w.node.Labels["onload"] = "9.1"
 			w.verification.Status.Identity["Label/onload"] = "9.1"
@@ -589,23 +589,23 @@ func TestNext(t *testing.T) {
 	})
 	t.Run("a benchmark without progress is not in the history, its peer is avoided, and each retry waits longer", func(t *testing.T) {
 		w, got := step(t, all(began(time.Hour), status(func(s *v1alpha1.LatencyVerificationStatus) {
-			s.Setback = &v1alpha1.Setback{Reason: v1alpha1.ReasonNotAccepted, Count: 2, Peers: []string{"c", "b"}}
+			s.StepFailure = &v1alpha1.StepFailure{Reason: v1alpha1.ReasonNotAccepted, Count: 2, Peers: []string{"c", "b"}}
 		})))
 		if got.State != v1alpha1.VerificationUnverified || len(got.History) != 2 || needed(got, "uid-4") || got.Discarded != 0 {
 			t.Errorf("%+v", got)
 		}
-		want := &v1alpha1.Setback{Reason: v1alpha1.ReasonNoProgress, Message: got.Verified().Message, Count: 3, RetryTime: metav1.Time{Time: w.now.Add(40 * time.Second)}, Peers: []string{"b", "c"},
+		want := &v1alpha1.StepFailure{Reason: v1alpha1.ReasonNoProgress, Message: got.Verified().Message, Count: 3, RetryTime: metav1.Time{Time: w.now.Add(40 * time.Second)}, Peers: []string{"b", "c"},
 			StartTime: &w.verification.Status.Benchmark.StartTime, FailureTime: new(metav1.NewMicroTime(w.now))}
-		if diff := cmp.Diff(want, got.Setback); diff != "" {
+		if diff := cmp.Diff(want, got.StepFailure); diff != "" {
 			t.Error(diff)
 		}
 	})
 	t.Run("a result resets the counters", func(t *testing.T) {
 		_, got := step(t, all(measured(metav1.ConditionFalse, v1alpha1.ReasonFail), status(func(s *v1alpha1.LatencyVerificationStatus) {
-			s.Setback = &v1alpha1.Setback{Count: 2}
+			s.StepFailure = &v1alpha1.StepFailure{Count: 2}
 		})))
-		if got.Setback != nil {
-			t.Errorf("%+v", got.Setback)
+		if got.StepFailure != nil {
+			t.Errorf("%+v", got.StepFailure)
 		}
 	})
 	t.Run("a node that is lost keeps everything, and says since when", func(t *testing.T) {
@@ -711,14 +711,14 @@ func TestTurnsThatEndWithoutAResult(t *testing.T) {
 			if err != nil || s.event != eventGivenBack {
 				t.Fatalf("%s %s: %v", s.event, s.message, err)
 			}
-			if got.Setback == nil || got.Setback.Count != 1 || !strings.Contains(got.Setback.Message, "verified as before") {
-				t.Errorf("%+v", got.Setback)
+			if got.StepFailure == nil || got.StepFailure.Count != 1 || !strings.Contains(got.StepFailure.Message, "verified as before") {
+				t.Errorf("%+v", got.StepFailure)
 			}
 			verified := got.Verified()
 			if verified.Status != metav1.ConditionTrue || verified.Reason != v1alpha1.ReasonProvisional || verified.Message != "provisional, because" {
 				t.Errorf("%+v", verified)
 			}
-			got.Setback, got.Conditions, got.LastTransitionTime, got.Number, got.Discarded = nil, before.Conditions, before.LastTransitionTime, before.Number, 0
+			got.StepFailure, got.Conditions, got.LastTransitionTime, got.Number, got.Discarded = nil, before.Conditions, before.LastTransitionTime, before.Number, 0
 			if diff := cmp.Diff(*before, got); diff != "" {
 				t.Error(diff)
 			}

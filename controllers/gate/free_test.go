@@ -102,22 +102,22 @@ func TestFirstResultNeedsALimit(t *testing.T) {
 // What changed stays changed when the LatencyVerification or the gate is deleted and created again.
 func TestWhatChangedStaysChanged(t *testing.T) {
 	older := func(w *world) { w.node.CreationTimestamp = metav1.NewTime(w.gate.CreationTimestamp.Add(-time.Hour)) }
-	asFound := func(is bool) func(*world) {
-		return func(w *world) { w.verification.Status.AsFound = is; w.verification.Status.Accepted = nil }
+	preexisting := func(is bool) func(*world) {
+		return func(w *world) { w.verification.Status.Preexisting = is; w.verification.Status.Accepted = nil }
 	}
 	for name, c := range map[string]struct {
 		change func(*world)
 		want   bool
 	}{
-		"it changed, and failed":                                     {all(older, asFound(false), status(func(s *v1alpha1.LatencyVerificationStatus) { s.State = v1alpha1.VerificationFailed })), true},
-		"it changed, and waits":                                      {all(older, asFound(false), status(func(s *v1alpha1.LatencyVerificationStatus) { s.State = v1alpha1.VerificationUnverified })), true},
-		"it has just changed":                                        {all(older, asFound(false), booted), true},
-		"it changed, and passed":                                     {all(older, asFound(false)), false},
-		"it is as found, and failed":                                 {all(older, asFound(true), status(func(s *v1alpha1.LatencyVerificationStatus) { s.State = v1alpha1.VerificationFailed })), false},
-		"it joined: a new one holds it":                              {all(asFound(false), status(func(s *v1alpha1.LatencyVerificationStatus) { s.State = v1alpha1.VerificationFailed })), false},
-		"it joined, but a new one in mode Observe would be as found": {all(asFound(false), func(w *world) { w.gate.Spec.Enforcement.Mode = v1alpha1.EnforcementNone }, status(func(s *v1alpha1.LatencyVerificationStatus) { s.State = v1alpha1.VerificationFailed })), true},
-		"its devices may be recreated":                               {all(older, noDevices), true},
-		"it failed, with accepted results":                           {status(func(s *v1alpha1.LatencyVerificationStatus) { s.State = v1alpha1.VerificationFailed }), true},
+		"it changed, and failed":                                        {all(older, preexisting(false), status(func(s *v1alpha1.LatencyVerificationStatus) { s.State = v1alpha1.VerificationFailed })), true},
+		"it changed, and waits":                                         {all(older, preexisting(false), status(func(s *v1alpha1.LatencyVerificationStatus) { s.State = v1alpha1.VerificationUnverified })), true},
+		"it has just changed":                                           {all(older, preexisting(false), booted), true},
+		"it changed, and passed":                                        {all(older, preexisting(false)), false},
+		"it is preexisting, and failed":                                 {all(older, preexisting(true), status(func(s *v1alpha1.LatencyVerificationStatus) { s.State = v1alpha1.VerificationFailed })), false},
+		"it joined: a new one holds it":                                 {all(preexisting(false), status(func(s *v1alpha1.LatencyVerificationStatus) { s.State = v1alpha1.VerificationFailed })), false},
+		"it joined, but a new one in mode Observe would be preexisting": {all(preexisting(false), func(w *world) { w.gate.Spec.Enforcement.Mode = v1alpha1.EnforcementNone }, status(func(s *v1alpha1.LatencyVerificationStatus) { s.State = v1alpha1.VerificationFailed })), true},
+		"its devices may be recreated":                                  {all(older, noDevices), true},
+		"it failed, with accepted results":                              {status(func(s *v1alpha1.LatencyVerificationStatus) { s.State = v1alpha1.VerificationFailed }), true},
 	} {
 		w := makeWorld(c.change, func(w *world) { w.verification.DeletionTimestamp = at(0) })
 		if name == "it joined: a new one holds it" {
@@ -129,36 +129,36 @@ func TestWhatChangedStaysChanged(t *testing.T) {
 	}
 	t.Run("a gate that is created again compares with what it knew", func(t *testing.T) {
 		for name, c := range map[string]struct {
-			change  func(*world)
-			asFound bool
+			change      func(*world)
+			preexisting bool
 		}{
 			"nothing changed":    {func(*world) {}, true},
 			"it was upgraded":    {func(w *world) { w.node.Status.NodeInfo.KernelVersion = "6.2.0" }, false},
-			"it had changed":     {func(w *world) { w.verification.Status.AsFound = false }, false},
+			"it had changed":     {func(w *world) { w.verification.Status.Preexisting = false }, false},
 			"it was only booted": {booted, false},
 		} {
-			w := makeWorld(older, func(w *world) { w.verification.Status.AsFound = true }, c.change, func(w *world) {
+			w := makeWorld(older, func(w *world) { w.verification.Status.Preexisting = true }, c.change, func(w *world) {
 				w.gate.UID, w.gate.Spec.Enforcement.Mode = "uid-again", v1alpha1.EnforcementChanges
 			})
 			got, err := w.next(decide(w))
 			v := &v1alpha1.LatencyVerification{Status: got}
-			if err != nil || got.Verified().Reason != v1alpha1.ReasonGateReplaced || got.AsFound != c.asFound || turns.PublicationOf(w.gate, v).HoldsBack() == c.asFound {
-				t.Errorf("%s: %s, as found %t, %v", name, got.Verified().Reason, got.AsFound, err)
+			if err != nil || got.Verified().Reason != v1alpha1.ReasonGateReplaced || got.Preexisting != c.preexisting || turns.PublicationOf(w.gate, v).HoldsBack() == c.preexisting {
+				t.Errorf("%s: %s, preexisting %t, %v", name, got.Verified().Reason, got.Preexisting, err)
 			}
-			if len(got.Changed) == 0 && c.asFound == false && name != "it had changed" {
+			if len(got.Changed) == 0 && c.preexisting == false && name != "it had changed" {
 				t.Errorf("%s: it does not say what changed", name)
 			}
 		}
 	})
 }
 
-// As found is what was there when the gate began to hold nodes back: changes in mode Observe do not count.
-func TestAsFoundInEachMode(t *testing.T) {
+// Preexisting is what was there when the gate began to hold nodes back: changes in mode Observe do not count.
+func TestPreexistingInEachMode(t *testing.T) {
 	joined := func(w *world) {
 		w.verification.Status = v1alpha1.LatencyVerificationStatus{}
 		w.node.CreationTimestamp = metav1.NewTime(w.gate.CreationTimestamp.Add(time.Hour))
 	}
-	found := func(w *world) { w.verification.Status.AsFound = true }
+	found := func(w *world) { w.verification.Status.Preexisting = true }
 	for name, change := range map[string]func(*world){
 		"another boot":              all(found, booted),
 		"the Node is created again": all(found, func(w *world) { w.node.UID = "other" }),
@@ -167,12 +167,12 @@ func TestAsFoundInEachMode(t *testing.T) {
 	} {
 		for _, mode := range []v1alpha1.EnforcementMode{v1alpha1.EnforcementAll, v1alpha1.EnforcementChanges, v1alpha1.EnforcementNone} {
 			w := makeWorld(change, func(w *world) { w.gate.Spec.Enforcement.Mode = mode })
-			if got, err := w.next(decide(w)); err != nil || got.AsFound != (mode == v1alpha1.EnforcementNone) {
-				t.Errorf("%s in mode %s: as found %t, %v", name, mode, got.AsFound, err)
+			if got, err := w.next(decide(w)); err != nil || got.Preexisting != (mode == v1alpha1.EnforcementNone) {
+				t.Errorf("%s in mode %s: preexisting %t, %v", name, mode, got.Preexisting, err)
 			}
 		}
 		w := makeWorld(func(w *world) { w.gate.Spec.Enforcement.Mode = v1alpha1.EnforcementNone }, booted)
-		if got, err := w.next(decide(w)); err != nil || got.AsFound {
+		if got, err := w.next(decide(w)); err != nil || got.Preexisting {
 			t.Errorf("what changed before stays changed: %v", err)
 		}
 	}
@@ -224,15 +224,15 @@ func TestAcceptAfterOtherKeys(t *testing.T) {
 	}
 }
 
-// Only lost pods count as choices of a user: other setbacks before the first one do not end in a state that only a user can end.
-func TestSetbacksAreCountedByKind(t *testing.T) {
+// Only lost pods count as choices of a user: other step failures before the first one do not end in a state that only a user can end.
+func TestStepFailuresAreCountedByKind(t *testing.T) {
 	lost := func(w *world) {
 		w.benchmark.SetCondition(v1alpha1.Condition(v1alpha1.ConditionSucceeded, metav1.ConditionFalse, v1alpha1.ReasonFailed, "the server's pod was deleted"))
 		w.benchmark.Status.Attempts = []v1alpha1.Attempt{{Attempt: 3, Outcome: v1alpha1.Outcome{Reason: v1alpha1.OutcomePodLost}}}
 		w.benchmark.Status.Stored = []v1alpha1.StoredResult{{}}
 	}
 	for _, reason := range []string{v1alpha1.ReasonNotAccepted, v1alpha1.ReasonBenchmarkRefused, v1alpha1.ReasonEnvironmentFailed, v1alpha1.ReasonNoProgress} {
-		w := makeWorld(running, lost, func(w *world) { w.verification.Status.Setback = &v1alpha1.Setback{Count: 9, Reason: reason} })
+		w := makeWorld(running, lost, func(w *world) { w.verification.Status.StepFailure = &v1alpha1.StepFailure{Count: 9, Reason: reason} })
 		for i, want := range []nodeEvent{eventHeldUp, eventHeldUp, eventUndecided} {
 			w.verification.Status.Discarded = int32(i)
 			s := decide(w)

@@ -130,7 +130,7 @@ func forged(v *v1alpha1.LatencyVerification, pod, want *corev1.Pod) string {
 
 const holdEnds = time.Minute // for a deleted hold pod to end
 
-const holdSettled = 10 * time.Minute // after which the setback of earlier hold pods is cleared
+const holdSettled = 10 * time.Minute // after which the step failure of earlier hold pods is cleared
 
 type holdAction string
 
@@ -143,14 +143,14 @@ const (
 	holdShow    holdAction = "changed"
 )
 
-// holdStep is an action, and the setback to record, if it has a reason.
+// holdStep is an action, and the step failure to record, if it has a reason.
 type holdStep struct {
 	do              holdAction
 	reason, message string
 }
 
 func decideHold(w *world, v *v1alpha1.LatencyVerification, pod, want *corev1.Pod) holdStep {
-	rests := turns.OfNode.Left(v.Status.HoldPodSetback, w.now) > 0
+	rests := turns.OfNode.Left(v.Status.HoldPodFailure, w.now) > 0
 	ending := holdNothing
 	if v.Status.State != v1alpha1.VerificationVerified {
 		ending = holdShow // Until it is gone, its condition holds the node back.
@@ -175,7 +175,7 @@ func decideHold(w *world, v *v1alpha1.LatencyVerification, pod, want *corev1.Pod
 		return holdStep{holdDelete, v1alpha1.ReasonHoldPodEnded, fmt.Sprintf("ended: %s %s", pod.Status.Reason, pod.Status.Message)}
 	case forged(v, pod, want) != "":
 		return holdStep{holdDelete, v1alpha1.ReasonHoldPodReplaced, "was deleted: " + forged(v, pod, want)}
-	case rests && v.Status.HoldPodSetback.Reason == v1alpha1.ReasonHoldPodRefused:
+	case rests && v.Status.HoldPodFailure.Reason == v1alpha1.ReasonHoldPodRefused:
 		return holdStep{}
 	case !slices.Equal(probes(pod), probes(want)), pod.Labels[v1alpha1.NodeLabelVerified] != want.Labels[v1alpha1.NodeLabelVerified]:
 		return holdStep{do: holdReplace}
@@ -204,12 +204,12 @@ func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyV
 			err = controllers.Delete(ctx, r.Client, pod)
 		}
 		r.Memory.held.Delete(v.Name)
-		v.Status.HoldPod, v.Status.HoldPodSetback = nil, nil
+		v.Status.HoldPod, v.Status.HoldPodFailure = nil, nil
 		return 0, err
 	}
 	rest := func(p turns.Pauses, reason, message string) {
 		message = fmt.Sprintf("pod %s/%s %s", want.Namespace, want.Name, message)
-		v.Status.HoldPodSetback = p.Setback(v.Status.HoldPodSetback, reason, message, w.now)
+		v.Status.HoldPodFailure = p.StepFailure(v.Status.HoldPodFailure, reason, message, w.now)
 	}
 	s := decideHold(w, v, pod, want)
 	if s.reason != "" {
@@ -218,17 +218,17 @@ func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyV
 	err = r.applyHold(ctx, w, v, s.do, pod, want)
 	switch {
 	case err == nil && pod != nil && !pod.DeletionTimestamp.IsZero():
-		return cmp.Or(turns.OfNode.Left(v.Status.HoldPodSetback, w.now), holdEnds), nil
+		return cmp.Or(turns.OfNode.Left(v.Status.HoldPodFailure, w.now), holdEnds), nil
 	case err == nil && s.do == holdShow:
 		return settle(pod, v, w.now), nil
 	case err == nil:
 	case s.do == holdDelete, apierrors.IsConflict(err), apierrors.IsNotFound(err) && pod != nil:
-		return turns.OfNode.Left(v.Status.HoldPodSetback, w.now), err
+		return turns.OfNode.Left(v.Status.HoldPodFailure, w.now), err
 	default:
 		// A refusal is retried after at most a minute, because a node that changed must be held back.
 		rest(turns.OfMark, v1alpha1.ReasonHoldPodRefused, fmt.Sprintf("cannot be %s: %v", s.do, err))
 	}
-	return turns.OfNode.Left(v.Status.HoldPodSetback, w.now), nil
+	return turns.OfNode.Left(v.Status.HoldPodFailure, w.now), nil
 }
 
 func (r *Verifications) applyHold(ctx context.Context, w *world, v *v1alpha1.LatencyVerification, do holdAction, pod, want *corev1.Pod) error {
@@ -256,9 +256,9 @@ func (r *Verifications) applyHold(ctx context.Context, w *world, v *v1alpha1.Lat
 	return nil
 }
 
-// settle clears the setback of earlier hold pods, at once if they were refused. It returns when to look again.
+// settle clears the step failure of earlier hold pods, at once if they were refused. It returns when to look again.
 func settle(pod *corev1.Pod, v *v1alpha1.LatencyVerification, now time.Time) time.Duration {
-	last := v.Status.HoldPodSetback
+	last := v.Status.HoldPodFailure
 	if last == nil {
 		return 0
 	}
@@ -267,7 +267,7 @@ func settle(pod *corev1.Pod, v *v1alpha1.LatencyVerification, now time.Time) tim
 		left = holdSettled - now.Sub(pod.Status.StartTime.Time)
 	}
 	if last.Reason == v1alpha1.ReasonHoldPodRefused || left <= 0 {
-		v.Status.HoldPodSetback = nil
+		v.Status.HoldPodFailure = nil
 		return 0
 	}
 	return min(left, holdSettled)

@@ -101,9 +101,9 @@ func (h *holding) step() (*corev1.Pod, time.Duration) {
 	return &list.Items[0], again
 }
 
-// said returns the reason of the setback, and how often it occurred.
+// said returns the reason of the step failure, and how often it occurred.
 func (h *holding) said() string {
-	if s := h.v.Status.HoldPodSetback; s != nil {
+	if s := h.v.Status.HoldPodFailure; s != nil {
 		return fmt.Sprint(s.Reason, " ", s.Count)
 	}
 	return ""
@@ -182,7 +182,7 @@ func TestHoldPodThatEndsAgainAndAgain(t *testing.T) {
 		pod.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted"}
 		h.api = fake.NewClientBuilder().WithStatusSubresource(pod).WithObjects(pod).Build()
 	}
-	// It stays at last: its setback is cleared when it has run for holdSettled.
+	// It stays at last: its step failure is cleared when it has run for holdSettled.
 	pod := holdPodOf(h.w.gate, h.v, "bench", "", "")
 	pod.UID, pod.Status = types.UID(h.v.Status.HoldPod.UID), corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &metav1.Time{Time: h.clock.Now()}}
 	h.api = fake.NewClientBuilder().WithStatusSubresource(pod).WithObjects(pod).Build()

@@ -177,20 +177,20 @@ func (r *Verifications) mark(ctx context.Context, node *corev1.Node, v *v1alpha1
 	now := r.Clock.Now()
 	b := publisher{API: r.API, p: p, now: metav1.Time{Time: now}}
 	for _, m := range turns.Marks {
-		if last := setbackOf(v, m); turns.OfMark.Left(last, now) == 0 {
+		if last := stepFailureOf(v, m); turns.OfMark.Left(last, now) == 0 {
 			b.marks = append(b.marks, m)
 		}
 	}
 	conflict := b.publish(ctx, node)
 	b.tell(ctx, node, v)
 	var again time.Duration
-	var setbacks []v1alpha1.MarkSetback
+	var stepFailures []v1alpha1.MarkFailure
 	for _, m := range turns.Marks {
 		err, tried := b.outcomes[m]
-		last, what := setbackOf(v, m), strings.ToLower(string(m))
-		var next *v1alpha1.Setback
+		last, what := stepFailureOf(v, m), strings.ToLower(string(m))
+		var next *v1alpha1.StepFailure
 		fails := func(reason, format string, args ...any) {
-			next = turns.OfMark.Setback(last, reason, fmt.Sprintf(format, args...), now)
+			next = turns.OfMark.StepFailure(last, reason, fmt.Sprintf(format, args...), now)
 		}
 		switch undone := tried && err == nil && r.Memory.contests.wrote(node.UID, m, p.Value(m), now); {
 		case errors.Is(err, errDropped):
@@ -204,11 +204,11 @@ func (r *Verifications) mark(ctx context.Context, node *corev1.Node, v *v1alpha1
 			next = last
 		}
 		if next != nil {
-			setbacks = append(setbacks, v1alpha1.MarkSetback{Mark: m, Setback: *next})
+			stepFailures = append(stepFailures, v1alpha1.MarkFailure{Mark: m, StepFailure: *next})
 			again = queue.Soonest(again, cmp.Or(turns.OfMark.Left(next, now), contestWindow))
 		}
 	}
-	v.Status.MarkSetbacks = setbacks
+	v.Status.MarkFailures = stepFailures
 	return again, conflict
 }
 
@@ -250,10 +250,10 @@ func marksOf(node *corev1.Node) turns.Publication {
 	return p
 }
 
-func setbackOf(v *v1alpha1.LatencyVerification, mark v1alpha1.NodeMark) *v1alpha1.Setback {
-	for i := range v.Status.MarkSetbacks {
-		if v.Status.MarkSetbacks[i].Mark == mark {
-			return &v.Status.MarkSetbacks[i].Setback
+func stepFailureOf(v *v1alpha1.LatencyVerification, mark v1alpha1.NodeMark) *v1alpha1.StepFailure {
+	for i := range v.Status.MarkFailures {
+		if v.Status.MarkFailures[i].Mark == mark {
+			return &v.Status.MarkFailures[i].StepFailure
 		}
 	}
 	return nil
@@ -261,20 +261,20 @@ func setbackOf(v *v1alpha1.LatencyVerification, mark v1alpha1.NodeMark) *v1alpha
 
 // retryMarks lets the marks, and the hold pod, that must change now be tried at once.
 func retryMarks(v *v1alpha1.LatencyVerification, before, after turns.Publication, now time.Time) {
-	for i := range v.Status.MarkSetbacks {
-		if s := &v.Status.MarkSetbacks[i]; before.Value(s.Mark) != after.Value(s.Mark) {
+	for i := range v.Status.MarkFailures {
+		if s := &v.Status.MarkFailures[i]; before.Value(s.Mark) != after.Value(s.Mark) {
 			s.RetryTime = metav1.Time{Time: now}
 		}
 	}
-	if s := v.Status.HoldPodSetback; s != nil && s.Reason == v1alpha1.ReasonHoldPodRefused && before.HoldsBack() != after.HoldsBack() {
+	if s := v.Status.HoldPodFailure; s != nil && s.Reason == v1alpha1.ReasonHoldPodRefused && before.HoldsBack() != after.HoldsBack() {
 		s.RetryTime = metav1.Time{Time: now}
 	}
 }
 
 func markNotices(old, v *v1alpha1.LatencyVerification) []controllers.Notice {
 	var all []controllers.Notice
-	for _, s := range v.Status.MarkSetbacks {
-		if before := setbackOf(old, s.Mark); before == nil || before.Reason != s.Reason {
+	for _, s := range v.Status.MarkFailures {
+		if before := stepFailureOf(old, s.Mark); before == nil || before.Reason != s.Reason {
 			all = append(all, controllers.Notice{Type: corev1.EventTypeWarning, Reason: s.Reason, Action: "Mark" + string(s.Mark), Message: s.Message, Related: v})
 		}
 	}

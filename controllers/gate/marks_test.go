@@ -132,7 +132,7 @@ func TestMarksAreIndependent(t *testing.T) {
 					t.Fatalf("the Node lacks %v, want %v", got, c.lacks)
 				}
 				var failed []v1alpha1.NodeMark
-				for _, s := range v.Status.MarkSetbacks {
+				for _, s := range v.Status.MarkFailures {
 					failed = append(failed, s.Mark)
 					if s.Reason != c.reason || int(s.Count) != try+1 || c.refuses != nil && !strings.Contains(s.Message, "the node pool manages this") {
 						t.Errorf("%+v", s)
@@ -144,13 +144,13 @@ func TestMarksAreIndependent(t *testing.T) {
 				// During the pause, nothing is tried, but a mark that a user removes is set again.
 				before := *v.Status.DeepCopy()
 				if _, err := r.mark(t.Context(), api.node(t), v, held); err != nil || cmp.Diff(before, v.Status) != "" {
-					t.Errorf("during the pause: %v, %+v", err, v.Status.MarkSetbacks)
+					t.Errorf("during the pause: %v, %+v", err, v.Status.MarkFailures)
 				}
 				clock.SetTime(clock.Now().Add(pause * time.Second))
 			}
 			api.refuses, api.drops = nil, nil
-			if again, err := r.mark(t.Context(), api.node(t), v, held); err != nil || again != 0 || v.Status.MarkSetbacks != nil || len(lacks(api.node(t), held)) > 0 {
-				t.Errorf("when it is allowed: again after %s, %v, %+v", again, err, v.Status.MarkSetbacks)
+			if again, err := r.mark(t.Context(), api.node(t), v, held); err != nil || again != 0 || v.Status.MarkFailures != nil || len(lacks(api.node(t), held)) > 0 {
+				t.Errorf("when it is allowed: again after %s, %v, %+v", again, err, v.Status.MarkFailures)
 			}
 			// A release is refused in the same way.
 			api.refuses, api.drops = c.refuses, c.drops
@@ -195,9 +195,9 @@ func TestContest(t *testing.T) {
 		strip()
 		clock.SetTime(clock.Now().Add(100 * time.Millisecond))
 	}
-	s := setbackOf(v, v1alpha1.MarkTaint)
-	if s == nil || s.Reason != v1alpha1.ReasonNodeContested || len(v.Status.MarkSetbacks) != 1 || !strings.Contains(s.Message, "another client") {
-		t.Fatalf("%+v", v.Status.MarkSetbacks)
+	s := stepFailureOf(v, v1alpha1.MarkTaint)
+	if s == nil || s.Reason != v1alpha1.ReasonNodeContested || len(v.Status.MarkFailures) != 1 || !strings.Contains(s.Message, "another client") {
+		t.Fatalf("%+v", v.Status.MarkFailures)
 	}
 	// For an hour, the other client is at once there.
 	writes = 0
@@ -218,8 +218,8 @@ func TestContest(t *testing.T) {
 		clock.SetTime(clock.Now().Add(max(again, time.Second)))
 		round()
 	}
-	if v.Status.MarkSetbacks != nil || len(lacks(api.node(t), held)) > 0 {
-		t.Errorf("%+v, lacks %v", v.Status.MarkSetbacks, lacks(api.node(t), held))
+	if v.Status.MarkFailures != nil || len(lacks(api.node(t), held)) > 0 {
+		t.Errorf("%+v, lacks %v", v.Status.MarkFailures, lacks(api.node(t), held))
 	}
 	// A contest about the release: a node that then changes is held back at once.
 	release := func() {
@@ -235,7 +235,7 @@ func TestContest(t *testing.T) {
 	for range 8 {
 		release()
 	}
-	if setbackOf(v, v1alpha1.MarkLabel) == nil {
+	if stepFailureOf(v, v1alpha1.MarkLabel) == nil {
 		t.Fatal("no contest about the label")
 	}
 	retryMarks(v, free, held, clock.Now())

@@ -83,27 +83,27 @@ func TestPublishOrder(t *testing.T) {
 func TestModes(t *testing.T) {
 	all := []v1alpha1.VerificationState{"", v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring, v1alpha1.VerificationVerified, v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive}
 	for _, mode := range []v1alpha1.EnforcementMode{"", v1alpha1.EnforcementAll, v1alpha1.EnforcementChanges, v1alpha1.EnforcementNone} {
-		for _, asFound := range []bool{false, true} {
+		for _, preexisting := range []bool{false, true} {
 			for _, state := range all {
 				g := makeGate(func(g *v1alpha1.LatencyGate) {
 					g.Spec.Enforcement = v1alpha1.Enforcement{Mode: mode, Label: &v1alpha1.GateLabel{}, Taint: &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoSchedule}, HoldPod: &v1alpha1.GateHoldPod{}}
 				})
-				v := makeVerification("a", func(v *v1alpha1.LatencyVerification) { v.Status.State, v.Status.AsFound = state, asFound })
+				v := makeVerification("a", func(v *v1alpha1.LatencyVerification) { v.Status.State, v.Status.Preexisting = state, preexisting })
 				p, probe := turns.PublicationOf(g, v), "none"
 				if asked := probeOf(g, v); asked != nil {
 					probe = asked.Exec.Command[1]
 				}
 				verified := state == v1alpha1.VerificationVerified
-				free := mode == v1alpha1.EnforcementNone || mode == v1alpha1.EnforcementChanges && asFound
+				free := mode == v1alpha1.EnforcementNone || mode == v1alpha1.EnforcementChanges && preexisting
 				if want := !verified && !free; p.HoldsBack() != want || (p.Taint != nil) != want || (p.Label == "false") != want || (probe == "unverified") != want {
-					t.Errorf("mode %q, as found %t, state %q: %+v, probe %s, expected held back %t", mode, asFound, state, p, probe, want)
+					t.Errorf("mode %q, preexisting %t, state %q: %+v, probe %s, expected held back %t", mode, preexisting, state, p, probe, want)
 				}
 				// The kubelet delays the first probe after its start by up to its period, and only a free node has no reason to wait.
 				if want := map[bool]string{true: "none", false: "verified"}[mode == v1alpha1.EnforcementNone || !verified]; probe != "unverified" && probe != want {
-					t.Errorf("mode %q, as found %t, state %q: probe %s, expected %s", mode, asFound, state, probe, want)
+					t.Errorf("mode %q, preexisting %t, state %q: probe %s, expected %s", mode, preexisting, state, probe, want)
 				}
 				if marked := p.Condition != nil; marked != (!free || verified && mode != v1alpha1.EnforcementNone) {
-					t.Errorf("mode %q, as found %t, state %q: marked is %t", mode, asFound, state, marked)
+					t.Errorf("mode %q, preexisting %t, state %q: marked is %t", mode, preexisting, state, marked)
 				}
 			}
 		}

@@ -43,7 +43,7 @@ func (w *world) former() (slower, note string) {
 	for _, v := range w.formers {
 		known, compared := sessions.OfNode(v), false
 		for _, own := range sessions.Levels(sessionOf(w.benchmark).Rounds) {
-			was, tolerance := sessions.Group([]sessions.Node{known}, known.Class, own.ComparedValue), tolerances[own.ComparedValue]
+			was, tolerance := sessions.Group([]sessions.Node{known}, known.Group, own.ComparedValue), tolerances[own.ComparedValue]
 			if len(was) == 0 || was[0] == 0 {
 				continue
 			}
@@ -59,19 +59,19 @@ func (w *world) former() (slower, note string) {
 	return "", ""
 }
 
-// group says whether the first session of a node is slower than those of its kind, or notes that there are too few of them.
+// group says whether the first session of a node is slower than those of its group, or notes that there are too few of them.
 func (w *world) group() (slower, note string) {
-	kind, tolerances := sessions.OfNode(w.verification).Class, turns.Tolerances(w.gate.Spec.Template.Benchmark())
+	group, tolerances := sessions.OfNode(w.verification).Group, turns.Tolerances(w.gate.Spec.Template.Benchmark())
 	for _, own := range sessions.Levels(sessionOf(w.benchmark).Rounds) {
 		tolerance, compared := tolerances[own.ComparedValue]
-		levels := sessions.Group(w.others, kind, own.ComparedValue)
+		levels := sessions.Group(w.others, group, own.ComparedValue)
 		ratio, known := sessions.SlowerThanGroup(own.Level, levels, tolerance)
 		switch {
 		case !compared:
 		case ratio > 0:
-			return fmt.Sprintf("its first session is %.0f %% slower than those of %d nodes of its kind in %s", 100*(ratio-1), len(levels), own.ComparedValue), ""
+			return fmt.Sprintf("its first session is %.0f %% slower than those of %d nodes of its group in %s", 100*(ratio-1), len(levels), own.ComparedValue), ""
 		case !known:
-			note = "; too few nodes of its kind are known to say whether it is a slow boot"
+			note = "; too few nodes of its group are known to say whether it is a slow boot"
 		}
 	}
 	return "", note

@@ -93,7 +93,7 @@ func TestTheToleranceOfACell(t *testing.T) {
 		if got := shifted(g, v); got == nil || got.Status != c.want {
 			t.Errorf("%s: %+v", c.key, got)
 		}
-		// The first session of a node, 30 % slower than those of its kind.
+		// The first session of a node, 30 % slower than those of its group.
 		others := makeVerification("c")
 		others.Status.Reference[0].Rounds = []v1alpha1.ValueRounds{{ComparedValue: c.key, Values: slices.Repeat([]int64{1000}, 6)}}
 		w := makeWorld(measured(metav1.ConditionTrue, v1alpha1.ReasonPass), func(w *world) {

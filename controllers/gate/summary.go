@@ -144,7 +144,7 @@ func operational(s *snapshot, chosen turns.Choice) metav1.Condition {
 	no := func(reason, format string, args ...any) metav1.Condition {
 		return v1alpha1.Condition(v1alpha1.ConditionOperational, metav1.ConditionFalse, reason, fmt.Sprintf(format, args...))
 	}
-	troubled := setbacks(slices.Concat(s.Verifications, s.Retained), s.Schedule.Status != nil)
+	troubled := stepFailures(slices.Concat(s.Verifications, s.Retained), s.Schedule.Status != nil)
 	heldUp, unmeasurable, overlong := slices.Sorted(maps.Keys(s.heldUp)), chosen.Unmeasurable, chosen.Overlong
 	switch {
 	case s.unsettled != nil:
@@ -210,7 +210,7 @@ func (s *snapshot) missingLabel() string {
 
 func leaving(left []*v1alpha1.LatencyVerification) metav1.Condition {
 	reason, message := v1alpha1.ReasonGateDeleted, fmt.Sprintf("%d nodes are being released", len(left))
-	if troubled := setbacks(left, false); len(troubled) > 0 {
+	if troubled := stepFailures(left, false); len(troubled) > 0 {
 		reason, message = troubled[0].Reason, fmt.Sprintf("%d nodes cannot be released: %s", len(troubled), text.Shorten(troubled[0].Message, 1024))
 	}
 	return v1alpha1.Condition(v1alpha1.ConditionOperational, metav1.ConditionFalse, reason, message)
@@ -219,28 +219,28 @@ func leaving(left []*v1alpha1.LatencyVerification) metav1.Condition {
 func lastTurn(all []*v1alpha1.LatencyVerification) string {
 	var last *v1alpha1.LatencyVerification
 	for _, v := range all {
-		if at := v.Status.Setback; at != nil && at.FailureTime != nil && v.Status.State.Passed() && (last == nil || last.Status.Setback.FailureTime.Before(at.FailureTime)) {
+		if at := v.Status.StepFailure; at != nil && at.FailureTime != nil && v.Status.State.Passed() && (last == nil || last.Status.StepFailure.FailureTime.Before(at.FailureTime)) {
 			last = v
 		}
 	}
 	if last == nil {
 		return ""
 	}
-	return fmt.Sprintf("; the last was that of %s: %s: %s", last.Spec.NodeName, last.Status.Setback.Reason, last.Status.Setback.Message)
+	return fmt.Sprintf("; the last was that of %s: %s: %s", last.Spec.NodeName, last.Status.StepFailure.Reason, last.Status.StepFailure.Message)
 }
 
-func unmarked(v *v1alpha1.LatencyVerification) bool { return len(v.Status.MarkSetbacks) > 0 }
+func unmarked(v *v1alpha1.LatencyVerification) bool { return len(v.Status.MarkFailures) > 0 }
 
-func setbacks(verifications []*v1alpha1.LatencyVerification, scheduled bool) []*v1alpha1.Setback {
-	var marks, others []*v1alpha1.Setback
+func stepFailures(verifications []*v1alpha1.LatencyVerification, scheduled bool) []*v1alpha1.StepFailure {
+	var marks, others []*v1alpha1.StepFailure
 	for _, v := range slices.SortedFunc(slices.Values(verifications), func(a, b *v1alpha1.LatencyVerification) int { return cmp.Compare(a.Spec.NodeName, b.Spec.NodeName) }) {
-		measurement := v.Status.Setback
+		measurement := v.Status.StepFailure
 		if v.Status.State.Passed() && !scheduled {
 			measurement = nil
 		}
 		if unmarked(v) {
-			marks = append(marks, &v.Status.MarkSetbacks[0].Setback)
-		} else if found := cmp.Or(measurement, v.Status.HoldPodSetback); found != nil {
+			marks = append(marks, &v.Status.MarkFailures[0].StepFailure)
+		} else if found := cmp.Or(measurement, v.Status.HoldPodFailure); found != nil {
 			others = append(others, found)
 		}
 	}

@@ -21,8 +21,8 @@ func TestSummarize(t *testing.T) {
 	troubled := func(reason string, holdPod bool) func(*snapshot) {
 		return func(s *snapshot) {
 			status := &s.Verifications[0].Status
-			if status.Setback = (&v1alpha1.Setback{Reason: reason, Message: "why", Count: 1}); holdPod {
-				status.Setback, status.HoldPodSetback = nil, status.Setback
+			if status.StepFailure = (&v1alpha1.StepFailure{Reason: reason, Message: "why", Count: 1}); holdPod {
+				status.StepFailure, status.HoldPodFailure = nil, status.StepFailure
 			}
 		}
 	}
@@ -54,11 +54,11 @@ func TestSummarize(t *testing.T) {
 		"a mark is refused": {[]v1alpha1.VerificationState{waiting, waiting}, func(s *snapshot) {
 			s.Gate.Spec.Suspend = true
 			troubled(v1alpha1.ReasonBenchmarkRefused, false)(s)
-			s.Verifications[1].Status.MarkSetbacks = []v1alpha1.MarkSetback{{Mark: v1alpha1.MarkTaint, Setback: v1alpha1.Setback{Reason: v1alpha1.ReasonNodeRefused, Message: "why"}}}
+			s.Verifications[1].Status.MarkFailures = []v1alpha1.MarkFailure{{Mark: v1alpha1.MarkTaint, StepFailure: v1alpha1.StepFailure{Reason: v1alpha1.ReasonNodeRefused, Message: "why"}}}
 		}, "False NodeRefused", "Unknown NotAllVerified", v1alpha1.NodeCounts{Total: 2, Unverified: 2}},
 		"a mark of a retained node is refused": {[]v1alpha1.VerificationState{verified}, func(s *snapshot) {
 			z := makeVerification("z")
-			z.Status.MarkSetbacks = []v1alpha1.MarkSetback{{Mark: v1alpha1.MarkLabel, Setback: v1alpha1.Setback{Reason: v1alpha1.ReasonNodeContested, Message: "why"}}}
+			z.Status.MarkFailures = []v1alpha1.MarkFailure{{Mark: v1alpha1.MarkLabel, StepFailure: v1alpha1.StepFailure{Reason: v1alpha1.ReasonNodeContested, Message: "why"}}}
 			s.Retained = []*v1alpha1.LatencyVerification{z}
 		}, "False NodeContested", "True AllVerified", v1alpha1.NodeCounts{Total: 2, Verified: 2}},
 		"a verified node is away": {[]v1alpha1.VerificationState{verified, verified}, func(s *snapshot) {
@@ -128,8 +128,8 @@ func TestOutlookOfNodes(t *testing.T) {
 		"retained": {v1alpha1.VerificationUnverified, false, func(_ *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) {
 			v.Status.Retained = &v1alpha1.Retention{EndTime: *at(-time.Hour)}
 		}, true, false, "the end of its retention at 2026-05-04T13:00:00Z"},
-		"as found": {v1alpha1.VerificationUnverified, false, func(g *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) {
-			g.Spec.Enforcement.Mode, v.Status.AsFound = v1alpha1.EnforcementChanges, true
+		"preexisting": {v1alpha1.VerificationUnverified, false, func(g *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) {
+			g.Spec.Enforcement.Mode, v.Status.Preexisting = v1alpha1.EnforcementChanges, true
 		}, false, false, "a measurement"},
 	} {
 		t.Run(name, func(t *testing.T) {

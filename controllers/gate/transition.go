@@ -17,8 +17,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
-// All changes of a verification's status are here, and pure, except for markSetbacks, holdPod and
-// holdPodSetback, which say what was published. The table lists every field that an event changes;
+// All changes of a verification's status are here, and pure, except for markFailures, holdPod and
+// holdPodFailure, which say what was published. The table lists every field that an event changes;
 // next also changes those of observed.
 
 type nodeEvent string
@@ -83,15 +83,15 @@ const (
 	fieldBenchmark     statusField = "benchmark"
 	fieldDiscarded     statusField = "discarded"
 	fieldSuspectPeer   statusField = "suspectPeer"
-	fieldSetback       statusField = "setback"
+	fieldStepFailure   statusField = "stepFailure"
 	fieldChanged       statusField = "changed"
 	fieldAcceptRefused statusField = "acceptRefused"
-	fieldAsFound       statusField = "asFound"
+	fieldPreexisting   statusField = "preexisting"
 	fieldFailConfirmed statusField = "failConfirmed"
 	fieldTurn          statusField = "turn"
 	fieldTurnRequest   statusField = "turnRequestTime"
-	// fieldAll spares number (names of benchmarks), markSetbacks (of the Node), requests (spec).
-	fieldAll statusField = "all but number, retained, markSetbacks, requests"
+	// fieldAll spares number (names of benchmarks), markFailures (of the Node), requests (spec).
+	fieldAll statusField = "all but number, retained, markFailures, requests"
 )
 
 var (
@@ -99,7 +99,7 @@ var (
 	unverifiedOnly = []v1alpha1.VerificationState{v1alpha1.VerificationUnverified}
 	verifiedOnly   = []v1alpha1.VerificationState{v1alpha1.VerificationVerified}
 	// tries are the fields that are cleared when a verification ends, and confirmed these when one begins.
-	tries     = []statusField{fieldBenchmark, fieldDiscarded, fieldSuspectPeer, fieldSetback, fieldTurn, fieldTurnRequest}
+	tries     = []statusField{fieldBenchmark, fieldDiscarded, fieldSuspectPeer, fieldStepFailure, fieldTurn, fieldTurnRequest}
 	confirmed = slices.Concat(tries, []statusField{fieldFailConfirmed})
 	forgotten = slices.Concat(confirmed, []statusField{fieldChanged, fieldAcceptRefused})
 )
@@ -120,17 +120,17 @@ var transitions = []transition{
 	{event: eventDue, when: "its turn begins, by the schedule or because a user requested it", from: verifiedOnly, to: v1alpha1.VerificationUnverified,
 		clears: []statusField{fieldTurnRequest}, does: []effect{lend}},
 	{event: eventGivenBack, when: "the turn ended without a result", from: []v1alpha1.VerificationState{v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring},
-		to: v1alpha1.VerificationVerified, clears: []statusField{fieldBenchmark, fieldTurn}, does: []effect{countSetback}},
+		to: v1alpha1.VerificationVerified, clears: []statusField{fieldBenchmark, fieldTurn}, does: []effect{countStepFailure}},
 	{event: eventStarted, when: "a slot and a peer are free, and the benchmark was created", from: unverifiedOnly, to: v1alpha1.VerificationMeasuring,
 		does: []effect{setBenchmark, takeNumber}},
 	{event: eventNameTaken, when: "another object has the name of the benchmark", from: unverifiedOnly, does: []effect{takeNumber}},
-	{event: eventRefused, when: "the API server refused the benchmark", from: unverifiedOnly, does: []effect{countSetback}},
+	{event: eventRefused, when: "the API server refused the benchmark", from: unverifiedOnly, does: []effect{countStepFailure}},
 	{event: eventHeldUp, when: "the benchmark was not accepted, made no progress, or failed because of the cluster", from: measuringOnly, to: v1alpha1.VerificationUnverified,
-		clears: []statusField{fieldBenchmark}, does: []effect{countSetback, countChosen}},
+		clears: []statusField{fieldBenchmark}, does: []effect{countStepFailure, countChosen}},
 	{event: eventDiscarded, when: "a user deleted or edited the benchmark", from: measuringOnly, to: v1alpha1.VerificationUnverified,
 		clears: []statusField{fieldBenchmark}, does: []effect{countDiscarded}},
 	{event: eventOtherPeer, when: "the verdict is Fail for the first time, and there is another peer", from: measuringOnly, to: v1alpha1.VerificationUnverified,
-		clears: []statusField{fieldBenchmark, fieldSetback, fieldTurn}, does: []effect{record, suspectPeer}},
+		clears: []statusField{fieldBenchmark, fieldStepFailure, fieldTurn}, does: []effect{record, suspectPeer}},
 	{event: eventAlone, when: "the verdict was Fail, and there is no other peer any more", from: unverifiedOnly, to: v1alpha1.VerificationFailed, clears: tries},
 	{event: eventPassed, when: "the verdict is Pass", from: measuringOnly, to: v1alpha1.VerificationVerified,
 		clears: slices.Concat(confirmed, []statusField{fieldChanged}), does: []effect{record, acceptPass}},
@@ -157,7 +157,7 @@ var (
 	suspectPeer = effect{[]statusField{fieldSuspectPeer}, func(c *change) { c.status.SuspectPeer = c.suspect }}
 	confirmFail = effect{[]statusField{fieldFailConfirmed}, func(c *change) { c.status.FailConfirmed = c.before.SuspectPeer != "" }}
 	retain      = effect{[]statusField{"retained"}, func(c *change) { c.status.Retained = c.retained }}
-	noteChanges = effect{[]statusField{fieldChanged, fieldAsFound, "history"}, func(c *change) {
+	noteChanges = effect{[]statusField{fieldChanged, fieldPreexisting, "history"}, func(c *change) {
 		c.status.Changed = c.changed
 		for _, was := range c.status.History { // A result of devices that do not exist any more cannot be accepted.
 			identity.Outdate(was.Identity, c.changed)
@@ -166,19 +166,19 @@ var (
 			notFound.apply(c)
 		}
 	}}
-	// notFound: the node is not as found. Mode Observe finds nodes as they are at its end.
-	notFound = effect{[]statusField{fieldAsFound}, func(c *change) {
-		c.status.AsFound = c.status.AsFound && c.world.gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone
+	// notFound: the node is not preexisting. Mode Observe finds nodes as they are at its end.
+	notFound = effect{[]statusField{fieldPreexisting}, func(c *change) {
+		c.status.Preexisting = c.status.Preexisting && c.world.gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone
 	}}
-	countSetback = effect{[]statusField{fieldSetback}, func(c *change) {
-		next := turns.OfNode.Setback(c.status.Setback, c.reason, c.message, c.now)
+	countStepFailure = effect{[]statusField{fieldStepFailure}, func(c *change) {
+		next := turns.OfNode.StepFailure(c.status.StepFailure, c.reason, c.message, c.now)
 		if b := c.before.Benchmark; b != nil {
 			next.StartTime = cmp.Or(next.StartTime, &b.StartTime)
 			peers := slices.DeleteFunc(slices.Clone(next.Peers), func(p string) bool { return p == b.Peer })
 			peers = slices.Insert(peers, 0, b.Peer)
-			next.Peers = peers[:min(len(peers), maxSetbackPeers)]
+			next.Peers = peers[:min(len(peers), maxStepFailurePeers)]
 		}
-		c.status.Setback = next
+		c.status.StepFailure = next
 	}}
 	refuseAccept = effect{[]statusField{fieldAcceptRefused}, func(c *change) {
 		c.status.AcceptRefused = &v1alpha1.AcceptRefusal{
@@ -196,13 +196,13 @@ var (
 			r.Verify, r.VerifyTime = c.world.verification.Spec.Verify, new(metav1.NewMicroTime(c.now))
 		}
 	}}
-	begin = effect{[]statusField{fieldAsFound, "introduced", "markSetbacks", "nodeUID", "gateUID", "systemUUID", "identity", "absent"}, func(c *change) {
+	begin = effect{[]statusField{fieldPreexisting, "introduced", "markFailures", "nodeUID", "gateUID", "systemUUID", "identity", "absent"}, func(c *change) {
 		w, status := c.world, c.status
-		status.AsFound = status.AsFound || c.reason == v1alpha1.ReasonNewNode && turns.FoundBy(w.gate, w.node) ||
+		status.Preexisting = status.Preexisting || c.reason == v1alpha1.ReasonNewNode && turns.FoundBy(w.gate, w.node) ||
 			c.event == eventReplaced && w.gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone
 		status.Introduced = status.Introduced || c.reason == v1alpha1.ReasonNewNode && turns.Older(w.node, w.gate)
 		if c.before.NodeUID != string(w.node.UID) {
-			status.MarkSetbacks = nil // They are about a Node that does not exist any more.
+			status.MarkFailures = nil // They are about a Node that does not exist any more.
 		}
 		status.NodeUID, status.GateUID = string(w.node.UID), string(w.gate.UID)
 		status.SystemUUID = identity.LatestUUID(w.node.Status.NodeInfo.SystemUUID, status.SystemUUID)
@@ -274,15 +274,15 @@ var resets = map[statusField]func(status *v1alpha1.LatencyVerificationStatus){
 	fieldBenchmark:     func(status *v1alpha1.LatencyVerificationStatus) { status.Benchmark = nil },
 	fieldDiscarded:     func(status *v1alpha1.LatencyVerificationStatus) { status.Discarded = 0 },
 	fieldSuspectPeer:   func(status *v1alpha1.LatencyVerificationStatus) { status.SuspectPeer = "" },
-	fieldSetback:       func(status *v1alpha1.LatencyVerificationStatus) { status.Setback = nil },
+	fieldStepFailure:   func(status *v1alpha1.LatencyVerificationStatus) { status.StepFailure = nil },
 	fieldChanged:       func(status *v1alpha1.LatencyVerificationStatus) { status.Changed = nil },
 	fieldAcceptRefused: func(status *v1alpha1.LatencyVerificationStatus) { status.AcceptRefused = nil },
-	fieldAsFound:       func(status *v1alpha1.LatencyVerificationStatus) { status.AsFound = false },
+	fieldPreexisting:   func(status *v1alpha1.LatencyVerificationStatus) { status.Preexisting = false },
 	fieldFailConfirmed: func(status *v1alpha1.LatencyVerificationStatus) { status.FailConfirmed = false },
 	fieldTurn:          func(status *v1alpha1.LatencyVerificationStatus) { status.Turn = nil },
 	fieldTurnRequest:   func(status *v1alpha1.LatencyVerificationStatus) { status.TurnRequestTime = nil },
 	fieldAll: func(status *v1alpha1.LatencyVerificationStatus) {
-		*status = v1alpha1.LatencyVerificationStatus{Number: status.Number, Retained: status.Retained, MarkSetbacks: status.MarkSetbacks, Requests: status.Requests}
+		*status = v1alpha1.LatencyVerificationStatus{Number: status.Number, Retained: status.Retained, MarkFailures: status.MarkFailures, Requests: status.Requests}
 	},
 }
 
@@ -381,8 +381,8 @@ func (w *world) setDeletable(status *v1alpha1.LatencyVerificationStatus) {
 }
 
 const (
-	maxRetained     = 512
-	maxSetbackPeers = 8
+	maxRetained         = 512
+	maxStepFailurePeers = 8
 )
 
 // dismissed returns the status of a node whose gate was deleted; the accepted results are kept for a while.

@@ -29,13 +29,13 @@ func full(state v1alpha1.VerificationState) *v1alpha1.LatencyVerification {
 		s := &v.Status
 		s.Benchmark = &v1alpha1.VerificationBenchmark{Name: "up-a-4", Peer: "b"}
 		s.Discarded, s.SuspectPeer, s.Turn, s.TurnRequestTime = 1, "c", &v1alpha1.Turn{Reason: "Because", Message: "it happened"}, at(time.Hour)
-		s.Setback = &v1alpha1.Setback{Reason: v1alpha1.ReasonNotAccepted, Message: "why", Count: 1}
-		s.HoldPodSetback = &v1alpha1.Setback{Reason: v1alpha1.ReasonHoldPodEnded, Message: "why", Count: 1}
+		s.StepFailure = &v1alpha1.StepFailure{Reason: v1alpha1.ReasonNotAccepted, Message: "why", Count: 1}
+		s.HoldPodFailure = &v1alpha1.StepFailure{Reason: v1alpha1.ReasonHoldPodEnded, Message: "why", Count: 1}
 		s.Changed = []v1alpha1.IdentityChange{{Key: "Kernel"}}
 		s.AcceptRefused = &v1alpha1.AcceptRefusal{Message: "why"}
 		s.Requests = &v1alpha1.ProcessedRequests{Verify: new(by)}
 		s.Retained = &v1alpha1.Retention{Reason: v1alpha1.ReasonTaken}
-		s.MarkSetbacks = []v1alpha1.MarkSetback{{Mark: v1alpha1.MarkTaint, Setback: v1alpha1.Setback{Reason: v1alpha1.ReasonNodeRefused, Count: 1}}}
+		s.MarkFailures = []v1alpha1.MarkFailure{{Mark: v1alpha1.MarkTaint, StepFailure: v1alpha1.StepFailure{Reason: v1alpha1.ReasonNodeRefused, Count: 1}}}
 	})
 }
 
@@ -66,7 +66,7 @@ func TestTransitions(t *testing.T) {
 			before.Spec.Accept = &v1alpha1.AcceptRequest{Benchmark: "up-a-3", UserRequest: by}
 			before.Status.SystemUUID, before.Status.FailConfirmed, before.Status.BaselineTrouble = "uuid-1", true, "why"
 			before.Status.HoldPod, before.Status.Absent = &v1alpha1.HoldPod{UID: "uid-hold"}, []v1alpha1.AbsentKey{{Key: "Kernel"}}
-			before.Status.AsFound, before.Status.GateUID, before.Status.Evidence = true, "uid-earlier", []v1alpha1.ProofLine{{Check: v1alpha1.ProofDriver}}
+			before.Status.Preexisting, before.Status.GateUID, before.Status.Evidence = true, "uid-earlier", []v1alpha1.ProofLine{{Check: v1alpha1.ProofDriver}}
 			w.verification = before
 			s := step{
 				event: tr.event, chosen: true, reason: "Because", message: "it happened", suspect: "d", changed: []v1alpha1.IdentityChange{{Key: "BootID"}, {Key: "Devices/amd.com/sf_vf", From: "8", To: "8, recreated"}},
@@ -87,11 +87,11 @@ func TestTransitions(t *testing.T) {
 			}
 			after, sets, everything := fieldsOf(got), setsOf(tr), slices.Contains(tr.clears, fieldAll)
 			for name, was := range fieldsOf(before.Status) {
-				kept := slices.Contains([]statusField{"number", "retained", "markSetbacks", "requests"}, name)
+				kept := slices.Contains([]statusField{"number", "retained", "markFailures", "requests"}, name)
 				switch {
 				case tr.to != "" && slices.Contains([]statusField{"state", "conditions", "lastTransitionTime", "observedGeneration"}, name):
 				case slices.Contains(sets, name):
-					if cmp.Equal(was, after[name]) && name != fieldFailConfirmed && name != fieldAsFound && name != "introduced" && (name != "requests" || tr.event != eventChanged) {
+					if cmp.Equal(was, after[name]) && name != fieldFailConfirmed && name != fieldPreexisting && name != "introduced" && (name != "requests" || tr.event != eventChanged) {
 						t.Errorf("%s leaves %s as it was: %v", tr.event, name, after[name])
 					}
 				case slices.Contains(tr.clears, name) || everything && !kept:
@@ -207,7 +207,7 @@ func TestDocumentedTransitions(t *testing.T) {
 		var all []string
 		for _, f := range fields {
 			if f == fieldAll {
-				all = append(all, "all but `number`, `retained`, `markSetbacks` and `requests`")
+				all = append(all, "all but `number`, `retained`, `markFailures` and `requests`")
 			} else if f != "" {
 				all = append(all, "`"+string(f)+"`")
 			}
@@ -241,12 +241,12 @@ func TestDocumentedTransitions(t *testing.T) {
 
 // A node is as its gate found it from its first verification, if it was there before, until it changes. Neither a result nor a request
 // nor a new gate makes it so again.
-func TestAsFound(t *testing.T) {
+func TestPreexisting(t *testing.T) {
 	before := func(w *world) {
 		w.node.CreationTimestamp = metav1.NewTime(w.gate.CreationTimestamp.Add(-time.Hour))
 		w.verification.Status = v1alpha1.LatencyVerificationStatus{}
 	}
-	found := func(w *world) { w.verification.Status.AsFound = true }
+	found := func(w *world) { w.verification.Status.Preexisting = true }
 	cases := map[string]struct {
 		change []func(*world)
 		want   bool
@@ -274,8 +274,8 @@ func TestAsFound(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if status.AsFound != c.want {
-				t.Errorf("as found is %t in state %s", status.AsFound, status.State)
+			if status.Preexisting != c.want {
+				t.Errorf("preexisting is %t in state %s", status.Preexisting, status.State)
 			}
 		})
 	}

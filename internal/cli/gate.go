@@ -378,7 +378,7 @@ func newCalibrate(c *cluster) *cobra.Command {
 // calibrated is a line of calibrate: standard deviations and tolerances are shares, and 0 if unknown.
 type calibrated struct {
 	v1alpha1.ComparedValue
-	Kind           string  `json:"kind,omitempty"`
+	Group          string  `json:"group,omitempty"`
 	Nodes          int     `json:"nodes"`
 	SDRounds       float64 `json:"sdRounds,omitempty"`
 	SDBoots        float64 `json:"sdBoots,omitempty"`
@@ -406,7 +406,7 @@ func calibrate(ctx context.Context, c *cluster, gate, form string) ([]byte, erro
 		lines := []calibrated{}
 		first, later := recommended(all, 1), recommended(all, 5)
 		for i, c := range all {
-			lines = append(lines, calibrated{c.Of, c.Kind, c.Nodes, c.Rounds, c.Boots(), c.Peers, first[i], later[i], c.Enough()})
+			lines = append(lines, calibrated{c.Of, c.Group, c.Nodes, c.Rounds, c.Boots(), c.Peers, first[i], later[i], c.Enough()})
 		}
 		return result.EncodeJSON(lines)
 	}
@@ -437,7 +437,7 @@ func writeCalibration(w *bytes.Buffer, all []sessions.Calibration) {
 		if c.Sessions > 0 {
 			recommended = fmt.Sprintf("%.1f%%\t%.1f%%\t%d", 100*first[i], 100*later[i], c.Enough())
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\n", strings.TrimSpace(c.Of.String()+" "+c.Kind), rounds, share(c.Boots(), c.Differences), share(c.Peers, c.Pairs), c.Nodes, recommended)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\n", strings.TrimSpace(c.Of.String()+" "+c.Group), rounds, share(c.Boots(), c.Differences), share(c.Peers, c.Pairs), c.Nodes, recommended)
 	}
 	_ = t.Flush() // A buffer cannot refuse text.
 	for _, c := range all {
@@ -448,19 +448,19 @@ func writeCalibration(w *bytes.Buffer, all []sessions.Calibration) {
 	}
 }
 
-// recommended returns the tolerance of each value: a boot must pass in all values of its kind.
+// recommended returns the tolerance of each value: a boot must pass in all values of its group.
 func recommended(all []sessions.Calibration, boots int) []float64 {
 	out := make([]float64, len(all))
 	for i, c := range all {
-		var kind []sessions.Calibration
+		var group []sessions.Calibration
 		var at []int
 		for k, other := range all {
-			if other.Kind == c.Kind && other.Sessions > 0 {
-				kind, at = append(kind, other), append(at, k)
+			if other.Group == c.Group && other.Sessions > 0 {
+				group, at = append(group, other), append(at, k)
 			}
 		}
 		if len(at) > 0 && at[0] == i {
-			for k, tolerance := range judge.Recommend(kind, boots) {
+			for k, tolerance := range judge.Recommend(group, boots) {
 				out[at[k]] = tolerance
 			}
 		}

@@ -94,7 +94,7 @@ func (b boots) simulate(t *testing.T, random *rand.Rand) (e outcomes) {
 				n, boot, peer := &nodes[i], fmt.Sprint(u), fmt.Sprint("p", u%b.peers)
 				identity := map[string]string{"Kernel": boot}
 				if b.kind != nil {
-					n.Class = "kind=" + b.kind(i)
+					n.Group = "kind=" + b.kind(i)
 					identity["Label/kind"] = b.kind(i)
 				}
 				levels := make([]float64, b.values)

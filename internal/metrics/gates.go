@@ -79,7 +79,7 @@ func collectGates(ch chan<- prometheus.Metric, all objects) {
 		if v.Name != v1alpha1.VerificationName(v.Spec.GateName, v.Spec.NodeName) {
 			continue // of another owner; two verifications of one node would be duplicate series
 		}
-		for _, mark := range v.Status.MarkSetbacks { // also if a deleted gate cannot release it
+		for _, mark := range v.Status.MarkFailures { // also if a deleted gate cannot release it
 			nodeMarkFailing.send(ch, 1, v.Spec.GateName, v.Spec.NodeName, string(mark.Mark), mark.Reason)
 		}
 		if v.Status.Record() {

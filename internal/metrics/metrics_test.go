@@ -187,7 +187,7 @@ func makeWorld() *cache {
 				v.Status.State, v.Status.Accepted, v.Status.History[0].Outcome = v1alpha1.VerificationFailed, nil, v1alpha1.VerdictFail
 			}),
 			makeVerification("c", func(v *v1alpha1.LatencyVerification) {
-				v.Status = v1alpha1.LatencyVerificationStatus{MarkSetbacks: []v1alpha1.MarkSetback{{Mark: v1alpha1.MarkTaint, Setback: v1alpha1.Setback{Reason: v1alpha1.ReasonNodeRefused, Count: 3}}}}
+				v.Status = v1alpha1.LatencyVerificationStatus{MarkFailures: []v1alpha1.MarkFailure{{Mark: v1alpha1.MarkTaint, StepFailure: v1alpha1.StepFailure{Reason: v1alpha1.ReasonNodeRefused, Count: 3}}}}
 			}),
 			makeVerification("gone", func(v *v1alpha1.LatencyVerification) {
 				v.Status.State, v.Status.Retained = v1alpha1.VerificationUnverified, &v1alpha1.Retention{Reason: v1alpha1.ReasonNodeDeleted}

@@ -12,8 +12,8 @@ import (
 // Calibration is how much one compared value of a gate's nodes differs although nothing changed. Standard deviations are of natural logarithms;
 // 0 if unknown.
 type Calibration struct {
-	Of   v1alpha1.ComparedValue
-	Kind string // of the nodes; empty if all nodes are of one kind
+	Of    v1alpha1.ComparedValue
+	Group string // of the nodes; empty if all nodes are of one group
 	// Rounds is the standard deviation between the rounds of a session, and Sessions that between the levels of the sessions of a node, from
 	// a number of Differences of a number of Nodes.
 	Rounds, Sessions   float64
@@ -25,10 +25,10 @@ type Calibration struct {
 func Calibrate(nodes []Node) []Calibration {
 	var all []Calibration
 	for _, s := range Spread(nodes) {
-		c := Calibration{Of: s.ComparedValue, Kind: s.Kind, Sessions: s.Deviation.Value(), Differences: int(s.Differences), Nodes: int(s.Nodes)}
+		c := Calibration{Of: s.ComparedValue, Group: s.Group, Sessions: s.Deviation.Value(), Differences: int(s.Differences), Nodes: int(s.Nodes)}
 		squares, free, peers := 0.0, 0.0, []float64(nil)
 		for _, n := range nodes {
-			if s.Kind != "" && n.Class != s.Kind {
+			if s.Group != "" && n.Group != s.Group {
 				continue
 			}
 			levels := map[string]int64{}

@@ -18,7 +18,7 @@ import (
 // difference is that between two sessions of a node with one peer.
 type difference struct {
 	node          int
-	kind          string
+	group         string
 	before, after *v1alpha1.MeasuredSession
 	// changed is what differs between the identities of the two, apart from the boot, and exact the same as one text.
 	changed []v1alpha1.IdentityChange
@@ -94,11 +94,11 @@ const pause = 7 * 24 * time.Hour // in which no node is booted, between two wave
 // argument, microcode or a setting of the BIOS is no part of an identity. The next one begins when more than half of the nodes were
 // booted again, so that one node that is booted often does not divide it.
 func withWaves(nodes []Node, of func(n Node, index int) []difference) (all []difference) {
-	several := len(kinds(nodes)) > 1
+	several := len(groups(nodes)) > 1
 	for i, n := range nodes {
 		for _, d := range of(n, i) {
 			if d.node = i; several {
-				d.kind = n.Class
+				d.group = n.Group
 			}
 			all = append(all, d)
 		}
@@ -138,11 +138,11 @@ func has(changed []v1alpha1.IdentityChange) string {
 	return all
 }
 
-// group are the differences of nodes that are compared together: one for each node.
-type group struct {
-	wave string
-	kind string // of its nodes; empty for all nodes
-	of   map[int]difference
+// cohort are the differences of nodes that are compared together: one for each node.
+type cohort struct {
+	wave  string
+	group string // of its nodes; empty for all nodes
+	of    map[int]difference
 	// status is what a wave did to them, and limit by how much it may, as a logarithm.
 	status v1alpha1.FleetChange
 	first  time.Time
@@ -150,7 +150,7 @@ type group struct {
 }
 
 // values returns the differences of a compared value in the direction in which more is worse, sorted.
-func (g *group) values(of key) (all []float64) {
+func (g *cohort) values(of key) (all []float64) {
 	for _, d := range g.of {
 		if value, found := d.of(of); found {
 			all = append(all, worse(of)*value)
@@ -160,9 +160,9 @@ func (g *group) values(of key) (all []float64) {
 	return all
 }
 
-// endedBy reports whether nodes of the group are shown to be within a limit after a later change.
-func (g *group) endedBy(later *group, limit float64) bool {
-	since := group{of: map[int]difference{}}
+// endedBy reports whether nodes of the cohort are shown to be within a limit after a later change.
+func (g *cohort) endedBy(later *cohort, limit float64) bool {
+	since := cohort{of: map[int]difference{}}
 	for node, d := range later.of {
 		if before, both := g.of[node]; both && d.after.Time.After(before.after.Time.Time) {
 			since.of[node] = d
@@ -194,10 +194,10 @@ func half(t stats.Tolerance) float64 { return (t.Above().Float64() - 1) / 2 }
 func Fleet(nodes []Node, tolerances Tolerances) []v1alpha1.FleetChange {
 	keys := slices.DeleteFunc(keysOf(nodes), func(k key) bool { _, compared := tolerances[k]; return !compared })
 	until := map[int]time.Time{}
-	var groups []*group
+	var cohorts []*cohort
 	for grown := true; grown; {
-		groups, grown = groupsOf(nodes, keys, tolerances, until), false
-		for _, g := range groups {
+		cohorts, grown = cohortsOf(nodes, keys, tolerances, until), false
+		for _, g := range cohorts {
 			for node, d := range g.of {
 				if at := d.after.Time.Time; g.status.Shifted && (until[node].IsZero() || at.Before(until[node])) {
 					until[node], grown = at, true
@@ -208,12 +208,12 @@ func Fleet(nodes []Node, tolerances Tolerances) []v1alpha1.FleetChange {
 			}
 		}
 	}
-	slices.SortStableFunc(groups, func(a, b *group) int { return b.last.after.Time.Compare(a.last.after.Time.Time) })
+	slices.SortStableFunc(cohorts, func(a, b *cohort) int { return b.last.after.Time.Compare(a.last.after.Time.Time) })
 	var stand, others []v1alpha1.FleetChange
-	for _, g := range groups {
+	for _, g := range cohorts {
 		c := g.status
-		ended := func(later *group) bool { return g.endedBy(later, tolerances.limit(c.Of)) }
-		c.Shifted = c.Shifted && !slices.ContainsFunc(groups, ended)
+		ended := func(later *cohort) bool { return g.endedBy(later, tolerances.limit(c.Of)) }
+		c.Shifted = c.Shifted && !slices.ContainsFunc(cohorts, ended)
 		if c.Changed == nil {
 			c.Changed = []v1alpha1.IdentityChange{{Key: string(v1alpha1.IdentityBootID)}}
 		}
@@ -228,20 +228,20 @@ func Fleet(nodes []Node, tolerances Tolerances) []v1alpha1.FleetChange {
 	return stand[:min(len(stand), v1alpha1.MaxChanges)]
 }
 
-// groupsOf returns the groups of nodes of each wave, the earliest first: all nodes, those of each kind, and those that had the same
+// cohortsOf returns the cohorts of nodes of each wave, the earliest first: all nodes, those of each group, and those that had the same
 // before.
-func groupsOf(nodes []Node, keys []key, tolerances Tolerances, until map[int]time.Time) []*group {
-	all := map[string]*group{}
-	add := func(id, wave, kind string, d difference) {
+func cohortsOf(nodes []Node, keys []key, tolerances Tolerances, until map[int]time.Time) []*cohort {
+	all := map[string]*cohort{}
+	add := func(id, wave, group string, d difference) {
 		if all[id] == nil {
-			all[id] = &group{wave: wave, kind: kind, of: map[int]difference{}, first: d.after.Time.Time}
+			all[id] = &cohort{wave: wave, group: group, of: map[int]difference{}, first: d.after.Time.Time}
 		}
 		all[id].of[d.node], all[id].last = d, d
 	}
 	for _, d := range withWaves(nodes, func(n Node, i int) []difference { return sinceAccepted(n.Recent, until[i]) }) {
 		add(d.wave, d.wave, "", d)
-		if d.kind != "" {
-			add(d.kind+"\n"+d.wave, d.wave, d.kind, d)
+		if d.group != "" {
+			add(d.group+"\n"+d.wave, d.wave, d.group, d)
 		}
 		if d.exact != "" {
 			add(d.exact, "", "", d)
@@ -256,17 +256,17 @@ func groupsOf(nodes []Node, keys []key, tolerances Tolerances, until map[int]tim
 			ofWave[g.last.wave]++
 		}
 	}
-	groups := slices.SortedFunc(maps.Values(all), func(a, b *group) int {
-		return cmp.Or(a.first.Compare(b.first), -cmp.Compare(len(a.of), len(b.of)), cmp.Compare(a.kind, b.kind), -cmp.Compare(a.wave, b.wave))
+	cohorts := slices.SortedFunc(maps.Values(all), func(a, b *cohort) int {
+		return cmp.Or(a.first.Compare(b.first), -cmp.Compare(len(a.of), len(b.of)), cmp.Compare(a.group, b.group), -cmp.Compare(a.wave, b.wave))
 	})
-	for _, g := range groups {
+	for _, g := range cohorts {
 		g.measure(keys, tolerances, len(keys)*ofWave[g.last.wave])
 	}
-	return groups
+	return cohorts
 }
 
-// measure fills in what a wave did to the nodes of a group, among a number of comparisons.
-func (g *group) measure(keys []key, tolerances Tolerances, among int) {
+// measure fills in what a wave did to the nodes of a cohort, among a number of comparisons.
+func (g *cohort) measure(keys []key, tolerances Tolerances, among int) {
 	most := math.Inf(-1)
 	shared := map[string]v1alpha1.Factor{}
 	for _, key := range keys {
@@ -275,7 +275,7 @@ func (g *group) measure(keys []key, tolerances Tolerances, among int) {
 			continue
 		}
 		mid := median(values)
-		c := v1alpha1.FleetChange{Kind: g.kind, Changed: g.last.changed, Of: key, Nodes: int32(len(values)), Median: ratio(worse(key) * mid)}
+		c := v1alpha1.FleetChange{Group: g.group, Changed: g.last.changed, Of: key, Nodes: int32(len(values)), Median: ratio(worse(key) * mid)}
 		if len(values) >= fewestChanged {
 			shared[key.String()] = ratio(worse(key) * mid)
 		}
@@ -332,9 +332,9 @@ func Decisive(changes []v1alpha1.FleetChange) *v1alpha1.FleetChange {
 	return nil
 }
 
-// own returns the differences of a node, without what the nodes of its kind share in the changes of a gate. One that contains what a
+// own returns the differences of a node, without what the nodes of its group share in the changes of a gate. One that contains what a
 // change did, of which too little is known, is left out.
-func own(found []difference, of key, kind string, changes []v1alpha1.FleetChange) (all []float64) {
+func own(found []difference, of key, group string, changes []v1alpha1.FleetChange) (all []float64) {
 	for _, d := range found {
 		value, found := d.of(of)
 		if !found {
@@ -345,8 +345,8 @@ func own(found []difference, of key, kind string, changes []v1alpha1.FleetChange
 			ratio, enough := c.Shared[of.String()]
 			boot := c.Changed[0].Key == string(v1alpha1.IdentityBootID)
 			same := boot && len(d.changed) == 0 || !boot && has(c.Changed) == has(d.changed)
-			if enough && same && (c.Kind == "" || c.Kind == kind) && !d.after.Time.Before(&c.StartTime) && !c.EndTime.Before(&d.after.Time) {
-				if shared, known = math.Log(ratio.Value())/math.Sqrt2, true; c.Kind == kind {
+			if enough && same && (c.Group == "" || c.Group == group) && !d.after.Time.Before(&c.StartTime) && !c.EndTime.Before(&d.after.Time) {
+				if shared, known = math.Log(ratio.Value())/math.Sqrt2, true; c.Group == group {
 					break
 				}
 			}

@@ -189,14 +189,14 @@ func TestAShiftStands(t *testing.T) {
 		}, false},
 		"another change that other nodes have": {func(f *fleet) { f.nodes = append(f.nodes, makeFleet(10).measure("9", 1001, 10).nodes...) }, true},
 	} {
-		for kind, version := range map[string]string{"change": "2", "boot": "1"} {
-			if kind == "boot" && strings.HasPrefix(name, "undone") {
+		for group, version := range map[string]string{"change": "2", "boot": "1"} {
+			if group == "boot" && strings.HasPrefix(name, "undone") {
 				continue // There is nothing that can be undone by its name.
 			}
-			t.Run(kind+", "+name, func(t *testing.T) {
+			t.Run(group+", "+name, func(t *testing.T) {
 				f := makeFleet(20).measure(version, 1085, 20)
 				before := spreadOf(f.nodes)
-				if kind == "boot" {
+				if group == "boot" {
 					before = spreadOf(makeFleet(20).measure("1", 1000, 20).nodes)
 				}
 				c.then(f)
@@ -214,7 +214,7 @@ func TestAShiftStands(t *testing.T) {
 
 func spreadOf(nodes []Node) float64 { return Spread(nodes)[0].Deviation.Value() }
 
-// TestAShiftOfSome finds what made only one kind slower, or only nodes that had something else before, in any order of measurement.
+// TestAShiftOfSome finds what made only one group slower, or only nodes that had something else before, in any order of measurement.
 func TestAShiftOfSome(t *testing.T) {
 	for _, slowLast := range []bool{true, false} {
 		f := &fleet{nodes: make([]Node, 20)}
@@ -230,11 +230,11 @@ func TestAShiftOfSome(t *testing.T) {
 			t.Errorf("those that had kernel 1, slow ones last %v: %+v", slowLast, got)
 		}
 		for i := range f.nodes {
-			f.nodes[i].Class = fmt.Sprint(i / 10)
+			f.nodes[i].Group = fmt.Sprint(i / 10)
 			f.nodes[i].Recent[0].Identity = kernel("1")
 		}
-		if got := Fleet(f.nodes, Tolerances{series: 10_000}); !got[0].Shifted || got[0].Kind != "0" || got[0].Nodes != 10 {
-			t.Errorf("those of a kind, slow ones last %v: %+v", slowLast, got)
+		if got := Fleet(f.nodes, Tolerances{series: 10_000}); !got[0].Shifted || got[0].Group != "0" || got[0].Nodes != 10 {
+			t.Errorf("those of a group, slow ones last %v: %+v", slowLast, got)
 		}
 	}
 }
@@ -276,18 +276,18 @@ func TestBoundsOfALook(t *testing.T) {
 	}
 }
 
-// TestSpreadByKind gives each kind its own spread, and a kind of few nodes that of all, of which few nodes are its own.
-func TestSpreadByKind(t *testing.T) {
+// TestSpreadByGroup gives each group its own spread, and a group of few nodes that of all, of which few nodes are its own.
+func TestSpreadByGroup(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	var nodes []Node
 	for i := range int64(24) {
-		n := Node{Class: "quiet"}
+		n := Node{Group: "quiet"}
 		step := 2.
 		if i%2 == 0 {
-			n.Class, step = "noisy", 50
+			n.Group, step = "noisy", 50
 		}
 		if i >= 20 {
-			n.Class = "few"
+			n.Group = "few"
 		}
 		for u := range int64(4) {
 			n.Recent = Remember(n.Recent, v1alpha1.MeasuredSession{Time: metav1.NewTime(time.Unix(u*3600+i, 0)), BootID: fmt.Sprint(u), Peer: "b", Identity: kernel(fmt.Sprint(u)),
@@ -297,15 +297,15 @@ func TestSpreadByKind(t *testing.T) {
 	}
 	found := map[string]v1alpha1.SessionSpread{}
 	for _, s := range Spread(nodes) {
-		found[s.Kind] = s
+		found[s.Group] = s
 	}
 	if noisy, quiet, few := found["noisy"], found["quiet"], found["few"]; noisy.Nodes != 10 || few.Nodes != 4 || noisy.Deviation.Value() < 10*quiet.Deviation.Value() ||
 		few.Differences != 48 || noisy.Differences != 30 {
 		t.Errorf("%+v", found)
 	}
 	status := &v1alpha1.LatencyGateStatus{Spread: Spread(nodes)}
-	r := For(&v1alpha1.LatencyVerificationStatus{Identity: map[string]string{identity.Label("kind"): "x"}}, status, "9", "b")
+	r := For(&v1alpha1.LatencyVerificationStatus{Identity: map[string]string{identity.Label("group"): "x"}}, status, "9", "b")
 	if len(r.Spread) != 0 || len(status.Spread) != 3 {
-		t.Errorf("a kind that is not known: %+v", r.Spread)
+		t.Errorf("a group that is not known: %+v", r.Spread)
 	}
 }

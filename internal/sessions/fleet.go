@@ -14,17 +14,17 @@ import (
 
 // Node is what a gate knows of the sessions of one of its nodes.
 type Node struct {
-	Class     string // equal for nodes of one kind
+	Group     string // equal for nodes of one group
 	Reference []v1alpha1.ReferenceSession
 	Recent    []v1alpha1.MeasuredSession
 }
 
 func OfNode(v *v1alpha1.LatencyVerification) Node {
-	return Node{Class: kindOf(&v.Status), Reference: v.Status.Reference, Recent: v.Status.Recent}
+	return Node{Group: groupOf(&v.Status), Reference: v.Status.Reference, Recent: v.Status.Recent}
 }
 
-// kindOf names the kind of a node: nodes with the same values of the gate's labels are of one.
-func kindOf(v *v1alpha1.LatencyVerificationStatus) string {
+// groupOf names the group of a node: nodes with the same values of the gate's labels are of one.
+func groupOf(v *v1alpha1.LatencyVerificationStatus) string {
 	var labels []string
 	for key, value := range v.Identity {
 		if strings.HasPrefix(key, identity.Label("")) {
@@ -32,15 +32,15 @@ func kindOf(v *v1alpha1.LatencyVerificationStatus) string {
 		}
 	}
 	slices.Sort(labels)
-	return v1alpha1.Shortened(strings.Join(labels, ","), maxKind)
+	return v1alpha1.Shortened(strings.Join(labels, ","), maxGroup)
 }
 
-const maxKind = 160
+const maxGroup = 160
 
 const (
 	FewestNodes       = 8 // nodes that show how much boots differ
 	fewestDifferences = 4 // from which on a standard deviation is estimated
-	fewestOwn         = 3 // between own boots: is a node like the others of its kind?
+	fewestOwn         = 3 // between own boots: is a node like the others of its group?
 	// enough is the number of differences of earlier waves from which on the present one does not count, and most the number that counts.
 	enough, most              = 30, 200
 	fewestChanged             = 6  // nodes from which on what they share in a wave is known
@@ -63,11 +63,11 @@ func keysOf(nodes []Node) []key {
 	return keys[:min(len(keys), v1alpha1.MaxSeries)]
 }
 
-// kinds returns the kinds of nodes of a gate; only one, without a name, if all nodes are of the same.
-func kinds(nodes []Node) []string {
+// groups returns the groups of nodes of a gate; only one, without a name, if all nodes are of the same.
+func groups(nodes []Node) []string {
 	count := map[string]int{}
 	for _, n := range nodes {
-		count[n.Class]++
+		count[n.Group]++
 	}
 	all := slices.SortedFunc(maps.Keys(count), func(a, b string) int {
 		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b))
@@ -78,14 +78,14 @@ func kinds(nodes []Node) []string {
 	return all
 }
 
-// Spread returns how much the sessions of the nodes of each kind differ, for each compared value.
+// Spread returns how much the sessions of the nodes of each group differ, for each compared value.
 func Spread(nodes []Node) []v1alpha1.SessionSpread {
 	all := withWaves(nodes, func(n Node, _ int) []difference { return successive(n.Recent) })
 	var out []v1alpha1.SessionSpread
 	keys := keysOf(nodes)
-	for _, kind := range kinds(nodes) {
+	for _, group := range groups(nodes) {
 		for _, key := range keys {
-			s := spread(all, kind, key)
+			s := spread(all, group, key)
 			s.WarmUp = warmUp(nodes, key, len(keys))
 			out = append(out, s)
 		}
@@ -93,13 +93,13 @@ func Spread(nodes []Node) []v1alpha1.SessionSpread {
 	return out[:min(len(out), v1alpha1.MaxSpreads)]
 }
 
-// spread pools the differences between the sessions of the nodes of a kind, without what the nodes of a wave share; those of all
-// nodes, if too few are of the kind. The latest wave counts only until there are enough others, so that a change that moves some
+// spread pools the differences between the sessions of the nodes of a group, without what the nodes of a wave share; those of all
+// nodes, if too few are of the group. The latest wave counts only until there are enough others, so that a change that moves some
 // nodes does not widen its own intervals.
-func spread(all []difference, kind string, of key) v1alpha1.SessionSpread {
-	out := v1alpha1.SessionSpread{ComparedValue: of, Kind: kind}
+func spread(all []difference, group string, of key) v1alpha1.SessionSpread {
+	out := v1alpha1.SessionSpread{ComparedValue: of, Group: group}
 	show, others := map[int]bool{}, 0
-	waves, ofKind := map[string][]float64{}, map[string][]float64{}
+	waves, ofGroup := map[string][]float64{}, map[string][]float64{}
 	latest := ""
 	for _, d := range all {
 		value, found := d.of(of)
@@ -107,7 +107,7 @@ func spread(all []difference, kind string, of key) v1alpha1.SessionSpread {
 			continue
 		}
 		waves[d.wave] = append(waves[d.wave], value)
-		if ofKind[d.kind+d.wave] = append(ofKind[d.kind+d.wave], value); kind == "" || d.kind == kind {
+		if ofGroup[d.group+d.wave] = append(ofGroup[d.group+d.wave], value); group == "" || d.group == group {
 			show[d.node], latest = true, d.wave // They are in the order of time.
 		}
 	}
@@ -116,11 +116,11 @@ func spread(all []difference, kind string, of key) v1alpha1.SessionSpread {
 	var pooled []difference
 	for _, d := range all {
 		value, found := d.of(of)
-		if !found || kind != "" && d.kind != kind && !few {
+		if !found || group != "" && d.group != group && !few {
 			continue
 		}
 		d.value = value
-		if shared := ofKind[d.kind+d.wave]; len(shared) >= fewestChanged {
+		if shared := ofGroup[d.group+d.wave]; len(shared) >= fewestChanged {
 			d.value -= median(shared)
 		} else if shared := waves[d.wave]; len(shared) >= fewestChanged {
 			d.value -= median(shared)
@@ -199,7 +199,7 @@ func warmUp(nodes []Node, of key, among int) v1alpha1.Factor {
 	return v1alpha1.FactorOf(math.Exp(mean), 4)
 }
 
-// SlowerThanGroup compares the first session of a node with those of at least 8 other nodes of its kind. It returns the ratio to their
+// SlowerThanGroup compares the first session of a node with those of at least 8 other nodes of its group. It returns the ratio to their
 // median level if even its lower bound exceeds the tolerance, and otherwise 0; known is false with fewer nodes.
 func SlowerThanGroup(level int64, group []int64, t stats.Tolerance) (ratio float64, known bool) {
 	if len(group) < FewestNodes || level <= 0 {
@@ -222,11 +222,11 @@ func SlowerThanGroup(level int64, group []int64, t stats.Tolerance) (ratio float
 	return 0, true
 }
 
-// Group returns the levels of a compared value in the references of nodes of a kind, with any peer.
-func Group(nodes []Node, class string, of v1alpha1.ComparedValue) []int64 {
+// Group returns the levels of a compared value in the references of nodes of a group, with any peer.
+func Group(nodes []Node, group string, of v1alpha1.ComparedValue) []int64 {
 	var levels []int64
 	for _, n := range nodes {
-		if n.Class != class || len(n.Reference) == 0 {
+		if n.Group != group || len(n.Reference) == 0 {
 			continue
 		}
 		if level := Level(roundsOf(n.Reference[0], of)); level > 0 {

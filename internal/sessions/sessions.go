@@ -192,10 +192,10 @@ func For(v *v1alpha1.LatencyVerificationStatus, g *v1alpha1.LatencyGateStatus, b
 	r := Reference{Spread: map[key]v1alpha1.SessionSpread{}, warmUp: WarmUp(g), own: map[key][]float64{}}
 	// An earlier measurement of this boot says nothing about how much boots differ: a Fail that is measured again would excuse itself.
 	boots := successive(slices.DeleteFunc(slices.Clone(v.Recent), func(s v1alpha1.MeasuredSession) bool { return s.BootID == bootID }))
-	kind := kindOf(v)
+	group := groupOf(v)
 	for _, s := range g.Spread {
-		if s.Kind == "" || s.Kind == kind {
-			r.Spread[s.ComparedValue], r.own[s.ComparedValue] = s, own(boots, s.ComparedValue, kind, g.Changes)
+		if s.Group == "" || s.Group == group {
+			r.Spread[s.ComparedValue], r.own[s.ComparedValue] = s, own(boots, s.ComparedValue, group, g.Changes)
 		}
 	}
 	r.Sessions = with(v.Reference, peer)

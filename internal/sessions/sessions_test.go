@@ -243,7 +243,7 @@ func TestSize(t *testing.T) {
 		for i := range compared {
 			m = append(m, Rounds(v1alpha1.ComparedValue{Variant: fmt.Sprintf("%s%02d", name, i), Cell: "udp-64", Metric: v1alpha1.MetricP999}, slices.Repeat([]stats.Observation{round}, 20), FirstRounds))
 		}
-		n := Node{Class: "a"}
+		n := Node{Group: "a"}
 		for u := range 10 {
 			id, now := fmt.Sprintf("3f0e6c1a-7f3b-4f0e-9d57-%012d", u), metav1.NewTime(time.Unix(int64(u), 0))
 			n.Reference = Extend(n.Reference, keeps(v1alpha1.ReferenceSession{Benchmark: "fast-nodes-node-0001-10", Time: now, BootID: id, Peer: fmt.Sprint("node-", u/5)}, m), &v1alpha1.LatencyGateStatus{})

@@ -33,7 +33,7 @@ type plan struct {
 	tolerance    float64
 	// sd is the standard deviation between boots of a node.
 	sd func(node int) float64
-	// class is the kind of a node.
+	// class is the group of a node.
 	class func(node int) string
 	// shift is what a change did to a node at an upgrade, from 1 on; upgrade 0 is the first session.
 	shift func(node, upgrade int) float64
@@ -144,7 +144,7 @@ func simulate(p plan, upgrades int, seed uint64) []tally {
 			boot := fmt.Sprint(u)
 			for i := range nodes {
 				n := &nodes[i]
-				n.Class = p.class(i)
+				n.Group = p.class(i)
 				shift := p.shift(i, u)
 				level := shift + p.sd(i)*random.NormFloat64()
 				rounds := measure(level)
@@ -289,7 +289,7 @@ func TestChanges(t *testing.T) {
 		{"all nodes +5 %", plan{tolerance: 0.10, sd: equal(0.01), shift: from(6, 0.05, all)}, 100, 97},
 		{"all nodes +10 %", plan{tolerance: 0.05, sd: equal(0.01), shift: from(6, 0.10, all)}, 1.5, 100},
 		{"all nodes +20 %", plan{tolerance: 0.10, sd: equal(0.01), shift: from(6, 0.20, all)}, 0, 100},
-		{"one of two kinds +10 %", plan{tolerance: 0.05, sd: equal(0.01), class: two, shift: from(6, 0.10, func(i int) bool { return i%2 == 0 })}, 3, 90},
+		{"one of two groups +10 %", plan{tolerance: 0.05, sd: equal(0.01), class: two, shift: from(6, 0.10, func(i int) bool { return i%2 == 0 })}, 3, 90},
 	} {
 		c.p.nodes, c.p.gates = 20, 30
 		u := simulate(c.p, 12, 2)
@@ -367,7 +367,7 @@ func TestWarmUpIsLeftOut(t *testing.T) {
 	golden.Check(t, "warm-up.md", table.String())
 }
 
-// TestSlowFirstBoot draws first sessions of a node whose kind has 20 others, whose boots differ by 1 %.
+// TestSlowFirstBoot draws first sessions of a node whose group has 20 others, whose boots differ by 1 %.
 func TestSlowFirstBoot(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 1))
 	const draws = 2000

@@ -65,7 +65,7 @@ func Benchmark(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, peer
 	spec.Placement.Client = spec.Placement.Client.On(v1alpha1.NodeSelection{NodeName: v.Spec.NodeName})
 	spec.Placement.Server = spec.Placement.Server.On(v1alpha1.NodeSelection{NodeName: peer})
 	spec.Pods = podsOf(gate)
-	spec.Priority = priority(spec.Priority, v.Status.Setback)
+	spec.Priority = priority(spec.Priority, v.Status.StepFailure)
 	if spec.Criteria.Against(v1alpha1.BaselineGate) {
 		spec.Session = Compared(spec)
 		switch {
@@ -112,7 +112,7 @@ func Tolerances(spec v1alpha1.LatencyBenchmarkSpec) sessions.Tolerances {
 const maxPriority = 1000 // of a benchmark; a minute of waiting counts as much as one unit
 
 // priority adds the age of earlier benchmarks that were abandoned while they waited, so that the node keeps its place in the queue.
-func priority(template int32, last *v1alpha1.Setback) int32 {
+func priority(template int32, last *v1alpha1.StepFailure) int32 {
 	if last == nil || last.StartTime == nil {
 		return template
 	}

@@ -127,11 +127,11 @@ func TestPriority(t *testing.T) {
 	}{
 		"at most": {900, 200 * time.Minute, 1000}, "a template's own": {-5, 0, -5}, "both": {-5, time.Hour, 55}, "years": {0, 9 * 365 * 24 * time.Hour, 1000}, "a clock that was set back": {7, -time.Hour, 7},
 	} {
-		if got := priority(c.template, &v1alpha1.Setback{StartTime: at(0), RetryTime: metav1.NewTime(noon.Add(c.waited))}); got != c.want {
+		if got := priority(c.template, &v1alpha1.StepFailure{StartTime: at(0), RetryTime: metav1.NewTime(noon.Add(c.waited))}); got != c.want {
 			t.Errorf("%s: %d, want %d", name, got, c.want)
 		}
 	}
-	if priority(3, nil) != 3 || priority(3, &v1alpha1.Setback{RetryTime: *at(0)}) != 3 {
+	if priority(3, nil) != 3 || priority(3, &v1alpha1.StepFailure{RetryTime: *at(0)}) != 3 {
 		t.Error("a node without an abandoned benchmark has the priority of the template")
 	}
 }

@@ -74,7 +74,7 @@ type chooser struct {
 	*Snapshot
 	peers
 	Choice
-	// held are the nodes that wait and occupy a slot: in their turn, resting after a setback, or
+	// held are the nodes that wait and occupy a slot: in their turn, resting after a step failure, or
 	// failed and waiting for a second peer. lent are all nodes in their turn.
 	held, lent int
 }
@@ -142,7 +142,7 @@ func (c *chooser) start(free int) {
 			if why.alone && v.Status.SuspectPeer != "" {
 				c.Again = queue.Soonest(c.Again, turnLimit)
 			}
-			if OfNode.Left(v.Status.Setback, c.Now) > 0 || v.Status.SuspectPeer != "" {
+			if OfNode.Left(v.Status.StepFailure, c.Now) > 0 || v.Status.SuspectPeer != "" {
 				c.held++
 			}
 		}
@@ -151,7 +151,7 @@ func (c *chooser) start(free int) {
 
 // try gives a slot to an unverified node, or returns why it does not.
 func (c *chooser) try(v *v1alpha1.LatencyVerification, free int) obstacle {
-	name, last := v.Spec.NodeName, v.Status.Setback
+	name, last := v.Spec.NodeName, v.Status.StepFailure
 	if why := c.unfit(v); why.message != "" {
 		return why
 	}
@@ -211,10 +211,10 @@ func (c *chooser) turn(all []*v1alpha1.LatencyVerification, most int) {
 		if len(c.Due) >= most {
 			return
 		}
-		if len(v.Status.MarkSetbacks) > 0 || c.Unplaced[name] != "" {
+		if len(v.Status.MarkFailures) > 0 || c.Unplaced[name] != "" {
 			continue // It could not be held back for its turn, or not be measured.
 		}
-		if rest := OfNode.Left(v.Status.Setback, c.Now); rest > 0 {
+		if rest := OfNode.Left(v.Status.StepFailure, c.Now); rest > 0 {
 			c.Again = queue.Soonest(c.Again, rest)
 			continue
 		}
@@ -253,8 +253,8 @@ func (s *Snapshot) unfit(v *v1alpha1.LatencyVerification) obstacle {
 	case len(is.Absent) > 0:
 		return obstacle{message: fmt.Sprintf("the node does not report %s now; until %s, the last value is kept",
 			is.Absent[0].Key, is.Absent[0].EndTime.UTC().Format(time.TimeOnly))}
-	case !marked && len(v.Status.MarkSetbacks) > 0:
-		return obstacle{message: "it cannot be marked as not verified: " + v.Status.MarkSetbacks[0].Message}
+	case !marked && len(v.Status.MarkFailures) > 0:
+		return obstacle{message: "it cannot be marked as not verified: " + v.Status.MarkFailures[0].Message}
 	case !marked:
 		return obstacle{message: "it is being marked as not verified", brief: true}
 	}
@@ -404,8 +404,8 @@ func peerMatcher(gate *v1alpha1.LatencyGate) func(node *corev1.Node, own bool) b
 // again.
 func (p peers) peerOf(v *v1alpha1.LatencyVerification) (name string, verified, ok bool) {
 	var failed []string
-	if v.Status.Setback != nil {
-		failed = v.Status.Setback.Peers
+	if v.Status.StepFailure != nil {
+		failed = v.Status.StepFailure.Peers
 	}
 	full := slices.Collect(maps.Keys(p.full))
 	for _, avoided := range [][]string{slices.Concat(full, failed), full, nil} {

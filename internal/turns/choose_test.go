@@ -57,7 +57,7 @@ func TestChooseStarts(t *testing.T) {
 	}
 	rests := func(until time.Time, peers ...string) func(*v1alpha1.LatencyVerification) {
 		return func(v *v1alpha1.LatencyVerification) {
-			v.Status.Setback = &v1alpha1.Setback{Reason: v1alpha1.ReasonNoProgress, Message: "why", Count: 1, RetryTime: metav1.NewTime(until), Peers: peers}
+			v.Status.StepFailure = &v1alpha1.StepFailure{Reason: v1alpha1.ReasonNoProgress, Message: "why", Count: 1, RetryTime: metav1.NewTime(until), Peers: peers}
 		}
 	}
 	type verification = v1alpha1.LatencyVerification
@@ -166,7 +166,7 @@ func TestChooseDue(t *testing.T) {
 	turning := func(v *v1alpha1.LatencyVerification) { unverified(v1alpha1.ReasonScheduleDue)(v); lent(v) }
 	requested := func(v *v1alpha1.LatencyVerification) { v.Status.TurnRequestTime = at(time.Minute) }
 	rests := func(v *v1alpha1.LatencyVerification) {
-		v.Status.Setback = OfNode.Setback(nil, v1alpha1.ReasonNoProgress, "why", noon)
+		v.Status.StepFailure = OfNode.StepFailure(nil, v1alpha1.ReasonNoProgress, "why", noon)
 	}
 	fruitless := func(since time.Duration) func(*Snapshot) {
 		return func(l *Snapshot) {
@@ -491,7 +491,7 @@ func TestEndsOfTurns(t *testing.T) {
 		"it is being marked":        {nil, func(l *Snapshot) { l.Nodes["a"].Status.Conditions = l.Nodes["a"].Status.Conditions[:1] }, ""},
 		"for too long":              {began(turnLimit), func(l *Snapshot) { l.Nodes["a"].Status.Conditions = l.Nodes["a"].Status.Conditions[:1] }, "being marked"},
 		"its mark is refused": {func(v *v1alpha1.LatencyVerification) {
-			v.Status.MarkSetbacks = []v1alpha1.MarkSetback{{Setback: v1alpha1.Setback{Message: "no"}}}
+			v.Status.MarkFailures = []v1alpha1.MarkFailure{{StepFailure: v1alpha1.StepFailure{Message: "no"}}}
 		}, func(l *Snapshot) { l.Nodes["a"].Status.Conditions = l.Nodes["a"].Status.Conditions[:1] }, "cannot be marked"},
 		"its peer is in use":              {nil, func(l *Snapshot) { l.Busy["b"] = true }, ""},
 		"its peer is in use for too long": {began(turnLimit), func(l *Snapshot) { l.Busy["b"] = true }, "in use"},
@@ -535,7 +535,7 @@ func TestEndsOfTurns(t *testing.T) {
 func TestFruitlessTurns(t *testing.T) {
 	failed := func(d time.Duration) func(*v1alpha1.LatencyVerification) {
 		return func(v *v1alpha1.LatencyVerification) {
-			v.Status.Setback = OfNode.Setback(v.Status.Setback, v1alpha1.ReasonEnvironmentFailed, "why", ago(d))
+			v.Status.StepFailure = OfNode.StepFailure(v.Status.StepFailure, v1alpha1.ReasonEnvironmentFailed, "why", ago(d))
 			v.Status.LastMeasurementTime = at(24 * time.Hour)
 		}
 	}

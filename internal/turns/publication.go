@@ -21,7 +21,7 @@ type Publication struct {
 // Held reports whether a gate holds back the node of a verification while it is not verified.
 func Held(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) bool {
 	mode := gate.Spec.Enforcement.Mode
-	spared := mode == v1alpha1.EnforcementChanges && v.Status.AsFound || gate.Status.Unsettled && v.Status.Introduced && !measured(v)
+	spared := mode == v1alpha1.EnforcementChanges && v.Status.Preexisting || gate.Status.Unsettled && v.Status.Introduced && !measured(v)
 	return mode != v1alpha1.EnforcementNone && !spared
 }
 

@@ -112,7 +112,7 @@ func (s *Schedule) count(all []*v1alpha1.LatencyVerification, now time.Time) {
 		if last := v.Status.LastMeasurementTime; last != nil && (failed && last.After(known) || !failed && !last.Time.Before(known.Truncate(time.Second))) {
 			ends = append(ends, end{last.Time, !failed})
 		}
-		if last := v.Status.Setback; last != nil && v.Status.State.Passed() && last.FailureTime != nil && last.FailureTime.After(known) {
+		if last := v.Status.StepFailure; last != nil && v.Status.State.Passed() && last.FailureTime != nil && last.FailureTime.After(known) {
 			ends = append(ends, end{last.FailureTime.Time, false})
 		}
 	}
@@ -242,8 +242,8 @@ var (
 	OfMark = Pauses{first: time.Second, longest: time.Minute, resets: true}
 )
 
-func (p Pauses) Setback(last *v1alpha1.Setback, reason, message string, now time.Time) *v1alpha1.Setback {
-	next := &v1alpha1.Setback{}
+func (p Pauses) StepFailure(last *v1alpha1.StepFailure, reason, message string, now time.Time) *v1alpha1.StepFailure {
+	next := &v1alpha1.StepFailure{}
 	if last != nil && (!p.resets || last.Reason == reason) {
 		next = last.DeepCopy()
 	}
@@ -255,7 +255,7 @@ func (p Pauses) Setback(last *v1alpha1.Setback, reason, message string, now time
 }
 
 // Left returns the time until a retry; beyond the longest pause, a clock was set back: none.
-func (p Pauses) Left(last *v1alpha1.Setback, now time.Time) time.Duration {
+func (p Pauses) Left(last *v1alpha1.StepFailure, now time.Time) time.Duration {
 	if last == nil || last.RetryTime.Sub(now) > p.longest {
 		return 0
 	}

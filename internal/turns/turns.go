@@ -232,7 +232,7 @@ func (s *Snapshot) begun(out *Outlook) *Snapshot {
 	all := slices.Clone(s.Verifications)
 	for _, node := range s.Missing {
 		v := &v1alpha1.LatencyVerification{Spec: v1alpha1.LatencyVerificationSpec{GateName: s.Gate.Name, NodeName: node.Name}}
-		v.Status.AsFound, v.Status.Introduced = FoundBy(s.Gate, node), Older(node, s.Gate)
+		v.Status.Preexisting, v.Status.Introduced = FoundBy(s.Gate, node), Older(node, s.Gate)
 		all = append(all, v)
 	}
 	slices.SortFunc(all, func(a, b *v1alpha1.LatencyVerification) int { return cmp.Compare(a.Spec.NodeName, b.Spec.NodeName) })
@@ -246,10 +246,10 @@ func (s *Snapshot) begun(out *Outlook) *Snapshot {
 			v.Status = v1alpha1.LatencyVerificationStatus{State: v1alpha1.VerificationUnverified, Number: v.Status.Number}
 		}
 		if len(is.Changes) > 0 || is.Stale == v1alpha1.ReasonNodeReplaced {
-			v.Status.AsFound = v.Status.AsFound && s.Gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone
+			v.Status.Preexisting = v.Status.Preexisting && s.Gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone
 		}
 		v.Status.NodeUID, v.Status.GateUID, v.Status.Identity, v.Status.Absent = string(node.UID), string(s.Gate.UID), is.Values, is.Absent
-		v.Status.Setback, v.Status.MarkSetbacks, v.Status.SuspectPeer, v.Status.Turn = nil, nil, "", nil
+		v.Status.StepFailure, v.Status.MarkFailures, v.Status.SuspectPeer, v.Status.Turn = nil, nil, "", nil
 		l.Verifications, out.Nodes = append(l.Verifications, v), append(out.Nodes, node.Name)
 		if !v.Status.State.Passed() && Held(s.Gate, v) {
 			out.Held = append(out.Held, node.Name)

@@ -38,8 +38,8 @@ func Deny[O client.Object](w *World, part string, code int32) (asked func() int,
 	return func() int { return count }, end
 }
 
-// setbackOf returns a node's setback as text: "BenchmarkRefused 1".
-func setbackOf(s *v1alpha1.Setback) string {
+// stepFailureOf returns a node's step failure as text: "BenchmarkRefused 1".
+func stepFailureOf(s *v1alpha1.StepFailure) string {
 	if s == nil {
 		return ""
 	}
@@ -55,11 +55,11 @@ var _ = Describe("A gate with one fault", func() {
 			g := w.Gate(ctx, MakeGate(w.Namespace))
 			w.Expect(ctx, w.B, isVerified)
 			w.Expect(ctx, w.Namespace+"-c", isVerified)
-			setback := func() string { return setbackOf(w.Verification(ctx, w.A).Status.Setback) }
+			stepFailure := func() string { return stepFailureOf(w.Verification(ctx, w.A).Status.StepFailure) }
 			By("the clock standing still, however often the benchmark was asked for until then")
-			eventually(setback).ShouldNot(BeEmpty())
+			eventually(stepFailure).ShouldNot(BeEmpty())
 			w.Settle()
-			first := *w.Verification(ctx, w.A).Status.Setback
+			first := *w.Verification(ctx, w.A).Status.StepFailure
 			Expect(asked()).To(BeEquivalentTo(first.Count))
 			Expect(first.RetryTime.After(w.Clock.Now())).To(BeTrue())
 			Expect(first.Reason).To(Equal(v1alpha1.ReasonBenchmarkRefused))
@@ -68,14 +68,14 @@ var _ = Describe("A gate with one fault", func() {
 			eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix("False BenchmarkRefused: 1 nodes: "))
 			By("the rest, during which it is not asked for, and the end of it")
 			consistently(asked, first.RetryTime.Sub(w.Clock.Now())-time.Second).Should(BeEquivalentTo(first.Count))
-			eventually(setback).WithTimeout(2 * time.Second).Should(Equal(fmt.Sprintf("BenchmarkRefused %d", first.Count+1)))
+			eventually(stepFailure).WithTimeout(2 * time.Second).Should(Equal(fmt.Sprintf("BenchmarkRefused %d", first.Count+1)))
 			Expect(asked()).To(BeEquivalentTo(first.Count + 1))
-			next := w.Verification(ctx, w.A).Status.Setback.RetryTime.Sub(w.Clock.Now())
+			next := w.Verification(ctx, w.A).Status.StepFailure.RetryTime.Sub(w.Clock.Now())
 			Expect(next).To(BeNumerically("~", min(10*time.Second<<first.Count, 10*time.Minute), time.Second))
 			By("the end of the fault")
 			end()
 			eventually(func() string { return w.Says(ctx, w.A) }).WithTimeout(time.Hour).Should(Equal(isVerified))
-			Expect(setback()).To(BeEmpty())
+			Expect(stepFailure()).To(BeEmpty())
 			eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix("True Operational"))
 		},
 		Entry("without a code", int32(0), "the webhook says no"),
@@ -93,7 +93,7 @@ var _ = Describe("A gate with one fault", func() {
 		w.Expect(ctx, w.A, isVerified)
 		By("the clock standing still, however often the pod was asked for until then")
 		w.Settle()
-		first := w.Verification(ctx, w.A).Status.HoldPodSetback
+		first := w.Verification(ctx, w.A).Status.HoldPodFailure
 		Expect(first).NotTo(BeNil())
 		Expect(first.Reason).To(Equal(v1alpha1.ReasonHoldPodRefused))
 		Expect(first.Count).To(BeEquivalentTo(asked()))
@@ -101,7 +101,7 @@ var _ = Describe("A gate with one fault", func() {
 		consistently(asked, first.RetryTime.Sub(w.Clock.Now())-time.Second).Should(BeEquivalentTo(first.Count), "it is not asked for again before the end of the rest")
 		eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix("False HoldPodRefused: 1 nodes: "))
 		end()
-		eventually(func() *v1alpha1.Setback { return w.Verification(ctx, w.A).Status.HoldPodSetback }).WithTimeout(time.Hour).Should(BeNil())
+		eventually(func() *v1alpha1.StepFailure { return w.Verification(ctx, w.A).Status.HoldPodFailure }).WithTimeout(time.Hour).Should(BeNil())
 		list := &corev1.PodList{}
 		eventually(func() []corev1.Pod {
 			Expect(k8s.List(ctx, list, client.InNamespace(w.Namespace), client.MatchingLabels{v1alpha1.LabelHold: "true"})).To(Succeed())
@@ -142,7 +142,7 @@ var _ = Describe("A gate with one fault", func() {
 			return status.Number > 2 || status.Benchmark == nil
 		}).WithTimeout(time.Hour).Should(BeTrue())
 		AddReportEntry(fmt.Sprintf("its benchmark was given up %s after its peer died: %s", w.Clock.Now().Sub(began),
-			setbackOf(w.Verification(ctx, w.A).Status.Setback)))
+			stepFailureOf(w.Verification(ctx, w.A).Status.StepFailure)))
 		for _, node := range []string{alive, w.A} {
 			eventually(func() string { return w.Says(ctx, node) }).WithTimeout(time.Hour).Should(Equal(isVerified))
 		}

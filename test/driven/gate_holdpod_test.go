@@ -156,7 +156,7 @@ var _ = Describe("A gate", func() {
 		for count := int32(1); count <= 3; count++ {
 			ends()
 			eventually(func() string {
-				if s := w.Verification(ctx, w.A).Status.HoldPodSetback; s != nil {
+				if s := w.Verification(ctx, w.A).Status.HoldPodFailure; s != nil {
 					return fmt.Sprintf("%s %d", s.Reason, s.Count)
 				}
 				return ""

@@ -103,7 +103,7 @@ func sweepHolds(b *v1alpha1.LatencyBenchmark, text string) {
 	for i, variant := range b.Spec.Variants {
 		By("the 17 rows of variant " + variant.Name)
 		Expect(blocks[i]).To(ContainSubstring("# variant: " + variant.Name + ": "))
-		header, rows, err := sfntpingpong.ParseTable([]byte(completed(blocks[i])+"\n"))
+		header, rows, err := sfntpingpong.ParseTable([]byte(completed(blocks[i]) + "\n"))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(header.FullRTT()).To(BeFalse())
 		Expect(rows).To(HaveLen(17))

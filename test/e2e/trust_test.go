@@ -118,7 +118,7 @@ var _ = Describe("A gate's nodes stay held, whatever", Label("gate"), needs("adm
 			Expect(client.IgnoreNotFound(editor.Delete(ctx, anyPod(ctx, own.Name, nil), client.GracePeriodSeconds(0)))).To(Succeed())
 			return editor.Create(ctx, squatter)
 		}).WithTimeout(soon).WithPolling(time.Millisecond).Should(Succeed(), "it is faster than the gate")
-		Eventually(func() *v1alpha1.Setback { return verification(ctx, node).Status.HoldPodSetback }).WithTimeout(soon).
+		Eventually(func() *v1alpha1.StepFailure { return verification(ctx, node).Status.HoldPodFailure }).WithTimeout(soon).
 			Should(HaveValue(HaveField("Message", ContainSubstring("does not belong to this gate"))))
 		Expect(published(ctx, node) + ", " + holds(ctx, node)).To(Equal(heldBack + ", "))
 		Expect(editor.Delete(ctx, squatter, client.GracePeriodSeconds(0))).To(Succeed())

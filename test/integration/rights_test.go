@@ -266,7 +266,7 @@ var _ = Describe("The manager's rights", func() {
 		By("a gate, with everything that it may write")
 		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Enforcement.HoldPod = &v1alpha1.GateHoldPod{} }))
 		w.Expect(ctx, w.A, isVerified)
-		Eventually(func() *v1alpha1.Setback { return w.Verification(ctx, w.A).Status.HoldPodSetback }).Should(BeNil())
+		Eventually(func() *v1alpha1.StepFailure { return w.Verification(ctx, w.A).Status.HoldPodFailure }).Should(BeNil())
 		By("a gate of another namespace, which cannot measure, and says so")
 		outside := MakeGate(w.Namespace).Alone(w.B, w.A).With(func(s *v1alpha1.LatencyGateSpec) { s.Namespace = elsewhere.Namespace })
 		outside.Name += "-outside"
