@@ -21,15 +21,15 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// reconciliationTimeout bounds each reconcile: longer than an API server takes for one request.
+// reconciliationTimeout is longer than an API server takes for one request.
 const reconciliationTimeout = 2 * time.Minute
 
 func Config() config.Controller {
 	return config.Controller{
 		ReconciliationTimeout: reconciliationTimeout,
-		// In a priority queue, changes precede what a new manager finds at its start: the benchmark
-		// accepted first would claim nodes before an older one is accepted. Such a queue may also
-		// block for ever when it is shut down (controller-runtime issue 3538).
+		// With priorities, a new manager would see changes before what exists: a benchmark would
+		// claim nodes before an older one is accepted. Such a queue may also block for ever at its
+		// shutdown (controller-runtime issue 3538).
 		UsePriorityQueue: new(false),
 	}
 }
@@ -60,7 +60,7 @@ func CacheOptions(named Named) cache.Options {
 			})},
 			&v1alpha1.LatencyMatrix{}: {Transform: slim(func(m *v1alpha1.LatencyMatrix) {
 				slimMeta(m)
-				// Only the matrix with which it is compared is read.
+				// Only the compared matrix is read.
 				kept := v1alpha1.LatencyMatrixSpec{}
 				if c := m.Spec.Template.Spec.Criteria; c != nil && c.Baseline != nil {
 					kept.Template.Spec.Criteria = &v1alpha1.Criteria{Baseline: &v1alpha1.Baseline{Type: c.Baseline.Type, Matrix: c.Baseline.Matrix}}
@@ -73,7 +73,6 @@ func CacheOptions(named Named) cache.Options {
 				slimPlacement(b.Spec.Placement.Server)
 				short := memoryShort()
 				slimSpec(&b.Spec, short)
-				// A gate has several for each node, a matrix one for each pair to compare.
 				ofGate, ofPair := b.Labels[v1alpha1.LabelGate] != "", b.Labels[v1alpha1.LabelMatrix] != ""
 				if ofGate || ofPair || short {
 					b.Status.Warnings, b.Status.Endpoints, b.Status.Attempts, b.Status.Stored = nil, nil, nil, nil
@@ -125,7 +124,7 @@ func slimPlacement(p *v1alpha1.EndpointPlacement) {
 // maxSpec bounds a cached spec, in bytes of JSON: editors may create thousands at their maximum.
 const maxSpec = 8 << 10
 
-// slimSpec reduces a longer spec, and any spec when memory is short, to what is read of other benchmarks.
+// slimSpec reduces a longer spec, or any while memory is short, to what others need of it.
 func slimSpec(s *v1alpha1.LatencyBenchmarkSpec, short bool) {
 	if text, err := json.Marshal(s); err == nil && len(text) <= maxSpec && !short {
 		return
@@ -138,11 +137,11 @@ func slimSpec(s *v1alpha1.LatencyBenchmarkSpec, short bool) {
 	*s = kept
 }
 
-// memoryShort reports whether more than half of the memory limit is in use after the last collection. Beyond it, the cache grows by less for
-// each object, and more is read live: slower, but without an end of the manager, which would read all objects again at its next start.
+// memoryShort reports whether more than half of the memory limit is in live use. Then the cache
+// keeps less of each object and more is read live: slower, but the manager lives.
 func memoryShort() bool { return liveShare() > 0.5 }
 
-// MemoryEnds reports whether more than three quarters are: then no new work of the namespace that has most of it begins.
+// MemoryEnds reports whether 3/4 of it are in use: the largest namespace begins no new work.
 func MemoryEnds() bool { return liveShare() > 0.75 }
 
 func liveShare() float64 {
@@ -151,10 +150,9 @@ func liveShare() float64 {
 	return float64(live[0].Value.Uint64()) / float64(debug.SetMemoryLimit(-1))
 }
 
-// IsWhole reports whether the cache has the whole spec of a benchmark; otherwise read it live. Each spec has a tool.
+// IsWhole reports whether the cache has a benchmark's whole spec, which always has a tool.
 func IsWhole(b *v1alpha1.LatencyBenchmark) bool { return b.Spec.Tool != "" }
 
-// labelsKept are the labels that the controllers read from cached objects that users write.
 var labelsKept = []string{
 	v1alpha1.LabelManagedBy, v1alpha1.LabelBenchmark, v1alpha1.LabelRun, v1alpha1.LabelRole, v1alpha1.LabelGate, v1alpha1.LabelNode,
 	v1alpha1.LabelHold, v1alpha1.LabelMatrix, v1alpha1.NodeLabelVerified,

@@ -20,11 +20,11 @@ import (
 
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=validatingadmissionpolicies;validatingadmissionpolicybindings,verbs=list
 
-// Protection watches whether the admission policies of config/policy are installed and recognize this manager. An installation from which
-// they were left out works without them, so that nothing else would show it.
+// Protection watches whether the admission policies of config/policy are installed and recognize
+// this manager: without them, an installation works, so that nothing else would show it.
 type Protection struct {
 	Live client.Reader
-	// Client asks the API server about the manager's own rights, which every user may.
+	// Client asks for the manager's own rights, which every user may.
 	Client client.Writer
 	// Changed gets an event of no object when Problem changes.
 	Changed chan event.TypedGenericEvent[client.Object]
@@ -34,7 +34,6 @@ type Protection struct {
 	answered bool
 }
 
-// protectionPeriod is the time between two checks, and protectionPatience bounds one.
 const protectionPeriod, protectionPatience = 10 * time.Minute, 20 * time.Second
 
 // NewProtection checks once, so that the first reconciles know the answer.
@@ -73,7 +72,7 @@ func (p *Protection) check(ctx context.Context) {
 	p.mu.Lock()
 	if err != nil {
 		problem = p.problem
-		// An API server that does not answer now says nothing about its policies, but an answer must have come once.
+		// No answer now says nothing about the policies, but one must have come once.
 		if !p.answered || apierrors.IsForbidden(err) {
 			problem = "the manager cannot check its admission policies: " + err.Error()
 		}

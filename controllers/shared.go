@@ -39,7 +39,7 @@ type API struct {
 	Clock    clock.PassiveClock
 }
 
-// WriteStatus writes an object's status if it differs from old, and reports whether it did.
+// WriteStatus writes a status if it differs from old, and reports whether it did.
 func (a API) WriteStatus(ctx context.Context, old, o client.Object) (bool, error) {
 	if equality.Semantic.DeepEqual(old, o) {
 		return false, nil
@@ -55,9 +55,8 @@ func (a API) WriteStatus(ctx context.Context, old, o client.Object) (bool, error
 	return true, nil
 }
 
-// patchStatus writes a status after a conflict, if it is still that of old: the API server compares
-// it in the same transaction. Otherwise a user who changes the spec or an annotation all the time
-// would keep the nodes of a benchmark.
+// patchStatus writes a status after a conflict if it is still that of old, which the API server
+// tests in the same transaction. Else a user who keeps changing the spec would keep a pair's nodes.
 func (a API) patchStatus(ctx context.Context, old, b *v1alpha1.LatencyBenchmark, conflict error) error {
 	now, typed := &unstructured.Unstructured{}, &v1alpha1.LatencyBenchmark{}
 	now.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("LatencyBenchmark"))
@@ -86,7 +85,6 @@ func (a API) patchStatus(ctx context.Context, old, b *v1alpha1.LatencyBenchmark,
 	return err
 }
 
-// stamp gives each condition whose status changed the time of the controllers' clock.
 func stamp(before, after []metav1.Condition, now time.Time) {
 	for i := range after {
 		if was := meta.FindStatusCondition(before, after[i].Type); was == nil || was.Status != after[i].Status {
@@ -127,7 +125,7 @@ type Named []string
 
 func (n Named) Has(namespace string) bool { return len(n) == 0 || slices.Contains(n, namespace) }
 
-// Delete deletes exactly this object, unless it is gone or being deleted, and shortens the grace period of a pod.
+// Delete deletes exactly this object, if it lives, and shortens the grace period of a pod.
 func Delete(ctx context.Context, c client.Writer, o client.Object, opts ...client.DeleteOption) error {
 	if _, isPod := o.(*corev1.Pod); isPod {
 		opts = append(opts, client.GracePeriodSeconds(pods.GracePeriodSeconds))
@@ -248,9 +246,9 @@ func ConditionNotices(old, now []metav1.Condition, conditionTypes ...string) []N
 	return all
 }
 
-// SettleTimes moves future times of a status, a pointer, to now: a clock was ahead. An EndTime of
-// type metav1.Time keeps its distance from StartTime. Left out are RetryTime, which has its own
-// bound, and LastMeasurementTime, with which a schedule repeats a measurement.
+// SettleTimes moves future times of a status, a pointer, to now: a clock was ahead. An EndTime
+// keeps its distance from StartTime. It leaves out RetryTime, which has its own bound, and
+// LastMeasurementTime, with which a schedule repeats a measurement.
 func SettleTimes(status any, now time.Time) { settle(reflect.ValueOf(status), now) }
 
 func settle(v reflect.Value, now time.Time) {
@@ -297,10 +295,11 @@ func timeOf(v reflect.Value, name string) *metav1.Time {
 	return nil
 }
 
-// Graces shortens the grace period of the operator's pods that are being deleted. A user who deletes a pod can give it a year, in which a
-// process that ignores SIGTERM holds the CPUs of a node, whether or not the pod's benchmark still exists.
+// Graces shortens the grace period of the operator's pods that are being deleted. A user can give a
+// pod a year, in which a process that ignores SIGTERM holds a node's CPUs, also without a
+// benchmark.
 //
-// It deletes the pods whose owner a user removed, as with a deletion of a benchmark that leaves its dependents.
+// It deletes the pods whose owner a user removed, as does a deletion that leaves dependents.
 type Graces struct {
 	API
 	Namespaces Named
@@ -339,8 +338,8 @@ func Lingers(o client.Object) bool {
 	return !o.GetDeletionTimestamp().IsZero() && grace != nil && *grace > pods.GracePeriodSeconds
 }
 
-// The log has one line for each action, when it is done: what is created and deleted, the marks that are written to a Node, each change of
-// a node's state, and each event. What is only observed, waited for or tried again is not in it.
+// The log has a line for each action when it is done: objects created and deleted, marks written,
+// states of nodes that changed, and events; nothing that is only observed, awaited or tried again.
 
 func With(ctx context.Context, keysAndValues ...any) context.Context {
 	return log.IntoContext(ctx, log.FromContext(ctx).WithValues(keysAndValues...))

@@ -1,8 +1,8 @@
 // Command agent is the program in a benchmark's pods: "agent client" and "agent server" do the task
-// in the environment. "agent hold" sleeps in gates' hold pods. "agent verified" is their probe on
-// verified nodes: it fails if boot or kernel differ from the verified ones; "agent unverified", of
-// all others, fails. "agent inspect" inspects a node or another container, "agent answer" lets
-// another inspect pod try the network, and "agent bare" is an end between hosts without Kubernetes.
+// in the environment. "agent hold" sleeps in hold pods; their probe "agent verified" fails on
+// verified nodes if boot or kernel differ, "agent unverified" on all others. "agent inspect"
+// inspects a node or another container, "agent answer" lets another inspect pod try the network,
+// and "agent bare" is an end between hosts without Kubernetes.
 package main
 
 import (
@@ -23,7 +23,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
 )
 
-// terminationLog is where the kubelet reads a container's termination message.
 const terminationLog = "/dev/termination-log"
 
 const verbs = "client|server|hold|verified|unverified|inspect|answer|bare"

@@ -147,7 +147,6 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	return o, nil
 }
 
-// imagePrefix matches a registry, and maybe a repository in it.
 var imagePrefix = regexp.MustCompile(`^(localhost|[A-Za-z0-9-]+([.][A-Za-z0-9-]+)+|[A-Za-z0-9.-]+:[0-9]+)(/[a-z0-9._-]+)*/?$`)
 
 var byDigest = regexp.MustCompile(`^[^\s@]+@sha256:[0-9a-f]{64}$`)

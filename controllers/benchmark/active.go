@@ -44,13 +44,12 @@ func decideActive(w *world) step {
 	}
 	for _, end := range w.ends() {
 		if end.pod != nil && *end.uid == "" {
-			// A manager that died before it could record the pod may have created it, or another client.
+			// Another client may have created the pod, or a manager that died before the record.
 			return conclude(v1alpha1.OutcomeNameTaken, "pod %s exists, but the status does not record that the operator created it", end.pod.Name)
 		}
 	}
 	s, over := ended(w)
 	if b.Spec.Suspend && (!over || s.kind == stepWatch) {
-		// A finished measurement is not discarded.
 		return conclude(v1alpha1.OutcomeSuspended, "spec.suspend ended the attempt, which does not count as failed")
 	}
 	if over {
@@ -86,7 +85,7 @@ func decideActive(w *world) step {
 	}
 	s = do(stepFollow, v1alpha1.ReasonRunning, "measuring %s", round(b)).after(waitAgain)
 	if isRunning(w.client) {
-		// The client measures at least until then, by its node's clock. Nothing reads the logs of the pods meanwhile.
+		// The client measures until then by its node's clock; nothing reads the logs before.
 		if left := pods.AgentOf(w.client).State.Running.StartedAt.Add(plan.MeasuringTime(w.activeRun().Cells)).Sub(w.now); left > 0 {
 			s.kind, s.again = stepWatch, min(left, waitAgain)
 		}
@@ -94,7 +93,7 @@ func decideActive(w *world) step {
 	return s
 }
 
-// decideStore stores a verified result. If its pods are gone, a ConfigMap with its digests counts, which a manager created before it died.
+// decideStore stores a verified result. Without pods, a ConfigMap with its digests is enough.
 func decideStore(w *world) step {
 	active := w.benchmark.Status.Active
 	if lost := lostPod(active, w.server, w.client); lost != "" && w.kept != keptWhole {
@@ -111,7 +110,7 @@ func round(b *v1alpha1.LatencyBenchmark) string {
 	return text
 }
 
-// starting returns a message that is the same before and after the pod is created, because each change of it is a write.
+// starting returns the same message before and after the pod is created: each change is a write.
 func starting(w *world, role string) string {
 	return fmt.Sprintf("starting run %s, attempt %d: %s", w.benchmark.Status.Active.Run, w.benchmark.Status.Active.Attempt, role)
 }
@@ -130,16 +129,16 @@ func startServer(w *world) step {
 	return do(stepCreateServer, v1alpha1.ReasonStarting, "%s", starting(w, v1alpha1.RoleServer)).after(lookAgain)
 }
 
-// startsSoon reports whether the server is about to start, which its kubelet reports a second late: the client's pod needs that time.
+// startsSoon reports whether a server is about to start: its kubelet reports that a second late.
 func startsSoon(w *world) bool {
 	address, _ := w.serverAddress()
 	return address != "" && len(w.benchmark.Status.Stored) > 0
 }
 
-// startClient creates the client's pod once the server's address is known. Its agent tries until the server listens.
+// startClient creates the client's pod. Its agent tries until the server listens.
 func startClient(w *world) step {
 	if pods.Terminated(w.server) != nil {
-		// The status of its pod will soon say how it ended. A client would find no server.
+		// Its status will soon say how it ended; a client would find no server.
 		return watch(v1alpha1.ReasonStarting, "%s", starting(w, v1alpha1.RoleServer))
 	}
 	if s, waits := refusedCreate(w); waits {
@@ -186,8 +185,8 @@ func ended(w *world) (step, bool) {
 	return step{}, false
 }
 
-// concludeFailure ends an attempt. A kubelet whose device plugin ended rejects a pod with the same message as one whose free CPUs and
-// devices are on different NUMA nodes. The Node shows which of the two happened, a moment later.
+// concludeFailure ends an attempt. A kubelet has one message for an ended device plugin and for
+// free CPUs and devices on different NUMA nodes; the Node soon shows which.
 func concludeFailure(w *world, reason, message string) step {
 	switch v := w.activeRun().Variant; {
 	case reason != v1alpha1.OutcomeTopologyAffinity || len(v.Resources()) == 0:
@@ -200,8 +199,8 @@ func concludeFailure(w *world, reason, message string) step {
 	return conclude(reason, "%s", message)
 }
 
-// failure returns how the attempt failed; no reason while that is not known: an end that only lost the other end knows less than that end,
-// which may report the cause in a moment. If both report one, the client's is used.
+// failure returns how the attempt failed, or no reason while an end lost the other, which may
+// still report the cause. The client's cause counts before the server's.
 func failure(w *world) (reason, message string) {
 	for _, end := range []struct{ pod, other *corev1.Pod }{{w.client, w.server}, {w.server, w.client}} {
 		if !hasFailed(end.pod) {
@@ -219,7 +218,7 @@ func failure(w *world) (reason, message string) {
 	return reason, message
 }
 
-// unreachable ends an attempt whose node is gone or not ready, or came back without its pods, or that takes longer than it may.
+// unreachable ends an attempt whose node is gone, not ready or lost its pods, or that is overdue.
 func unreachable(w *world) (step, bool) {
 	b, active := w.benchmark, w.benchmark.Status.Active
 	for _, e := range w.ends() {
@@ -251,7 +250,6 @@ func occupied(w *world, used time.Duration) string {
 		len(w.benchmark.Status.Stored), len(w.runs), used.Round(time.Second), w.settings.MaxOccupation)
 }
 
-// end is an end of the active attempt: its pod, which is nil if it does not exist, and what the status has about it.
 type end struct {
 	role        string
 	pod         *corev1.Pod
@@ -276,7 +274,7 @@ func lostPod(active *v1alpha1.ActiveAttempt, server, client *corev1.Pod) string 
 	return ""
 }
 
-// drained reports whether a pod that has not ended well is evicted from a cordoned node, which no user of its namespace can cordon.
+// drained reports whether a pod is evicted from a cordoned node: no user of a namespace can cordon.
 func (w *world) drained(p *corev1.Pod) bool {
 	return p != nil && !p.DeletionTimestamp.IsZero() && !endedWell(p) && slices.Contains(w.cordoned, pods.Node(p)) &&
 		slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
@@ -284,10 +282,9 @@ func (w *world) drained(p *corev1.Pod) bool {
 		})
 }
 
-// hasFailed reports whether a pod exists and has failed. The kubelet sets this phase when it knows the cause.
 func hasFailed(p *corev1.Pod) bool { return p != nil && p.Status.Phase == corev1.PodFailed }
 
-// endedWell reports whether a pod's container ended successfully, more than a second before its phase shows it.
+// endedWell reports whether a container succeeded, a second before the pod's phase shows it.
 func endedWell(p *corev1.Pod) bool {
 	if p == nil || hasFailed(p) {
 		return false
@@ -301,8 +298,8 @@ func isRunning(p *corev1.Pod) bool {
 	return c != nil && c.State.Running != nil
 }
 
-// isLost reports whether a node lost a pod's container. A kubelet that does not know how one ended starts it again; one that finds a
-// container without its sandbox lets the pod wait forever (computePodActions in pkg/kubelet/kuberuntime).
+// isLost reports whether a node lost a pod's container: the kubelet then starts it again, or lets a
+// pod without sandbox wait for ever (computePodActions in pkg/kubelet/kuberuntime).
 func isLost(p *corev1.Pod) bool {
 	c := pods.AgentOf(p)
 	if c == nil {
@@ -314,8 +311,8 @@ func isLost(p *corev1.Pod) bool {
 	return startedAgain(p) || c.State.Waiting != nil && c.ContainerID != "" && noSandbox
 }
 
-// startedAgain reports whether a pod's container was started again. Its log, and the program that wrote it, may be those of another image:
-// a user who may update pods can set one, and the kubelet restarts the container whatever the pod's restartPolicy is.
+// startedAgain reports whether a container was restarted, as the kubelet does if a user sets
+// another image, whatever the restartPolicy is: log and program may be of that image.
 func startedAgain(p *corev1.Pod) bool {
 	if p == nil {
 		return false
@@ -339,8 +336,8 @@ func (w *world) since(seen *metav1.MicroTime) time.Duration {
 	return w.now.Sub(seen.Time)
 }
 
-// pendingFor returns how long ago a pod of the attempt was created: by the API server's clock, but not before the claim, whose
-// time is from the operator's clock. If the two clocks disagree so that it was created in the future, the claim counts.
+// pendingFor returns how long ago a pod was created by the API server's clock. The claim, by the
+// operator's clock, counts if it is later, or if the creation is in the future.
 func (w *world) pendingFor(p *corev1.Pod) time.Duration {
 	since := p.CreationTimestamp.Time
 	if claimed := w.benchmark.Status.Active.StartTime.Time; claimed.After(since) || since.After(w.now) {
@@ -349,15 +346,15 @@ func (w *world) pendingFor(p *corev1.Pod) time.Duration {
 	return w.now.Sub(since)
 }
 
-// holds reports whether a pod may still have CPUs, devices and an address of its node. One that is being deleted has released them when its
-// phase shows that it ended: the kubelet sets the phase after it stopped the sandbox.
+// holds reports whether a pod may still have CPUs, devices and an address of its node. The kubelet
+// sets the phase of a deleted pod after it stopped the sandbox.
 func (w *world) holds(p *corev1.Pod) bool { return w.ours(p) && !givenBack(p) }
 
 func givenBack(p *corev1.Pod) bool { return pods.Ended(p) && !p.DeletionTimestamp.IsZero() }
 
 func (w *world) ours(p *corev1.Pod) bool { return ownsPod(w.benchmark, p) }
 
-// ownsPod reports whether a benchmark may delete a pod: the status has its UID, or it is the owner, which a client may remove.
+// ownsPod reports whether a benchmark may delete a pod: by the status's UID, or as its owner.
 func ownsPod(b *v1alpha1.LatencyBenchmark, p *corev1.Pod) bool {
 	if p == nil || metav1.IsControlledBy(p, b) {
 		return p != nil

@@ -38,7 +38,7 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (step, error) 
 	switch s.kind {
 	case stepReject, stepWait, stepWatch, stepRelease: // Only the conditions change.
 	case stepHold:
-		// It gives up its place in the queue: other benchmarks may have started when it resumes.
+		// Others may have started when it resumes: it gives up its place in the queue.
 		b.Status.StartTime = nil
 	case stepAccept:
 		b.Status.Pair, b.Status.CPUs, at.continues = &s.pair, &s.cpus, true
@@ -51,8 +51,8 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (step, error) 
 		}
 		b.Status.StartTime = cmp.Or(b.Status.StartTime, &metav1.Time{Time: w.now})
 	case stepWithdraw:
-		// Nothing was attempted: the attempt is not listed, and its number is used again. If the claim was the first one, the
-		// benchmark has not started, and has no precedence over benchmarks that wait.
+		// Nothing was attempted: the attempt is not listed, and its number is used again. If it was
+		// the first claim, the benchmark has no precedence over others that wait.
 		if b.Status.StartTime != nil && b.Status.StartTime.Unix() == b.Status.Active.StartTime.Unix() {
 			b.Status.StartTime = nil
 		}
@@ -88,7 +88,7 @@ func (r *Reconciler) apply(ctx context.Context, w *world, s step) (step, error) 
 	return at, nil
 }
 
-// recordSeen records when this operator first saw an event that it waits for, because clocks of nodes may be wrong.
+// recordSeen records when this operator first saw an event: clocks of nodes may be wrong.
 func (w *world) recordSeen() {
 	now := metav1.NewMicroTime(w.now)
 	if active := w.benchmark.Status.Active; active != nil {
@@ -105,8 +105,8 @@ func (w *world) recordSeen() {
 	setLeft(w.benchmark, w.left)
 }
 
-// recordMissingPlugin records since when a device plugin that the next run needs has not run. The time starts with the first step that
-// reports this, and is cleared when the run's result is taken, the benchmark is suspended, or something else is wrong.
+// recordMissingPlugin records since when a device plugin of the next run has not run. A taken
+// result, a suspension or another trouble clears the time.
 func (w *world) recordMissingPlugin(s step) {
 	status := &w.benchmark.Status
 	switch {
@@ -126,7 +126,7 @@ func setLeft(b *v1alpha1.LatencyBenchmark, left []*corev1.Pod) {
 	}
 }
 
-// release releases the nodes of a finished attempt. Pods that could not be removed keep their resources, and are recorded.
+// release releases the nodes of an attempt, and records the pods that could not be removed.
 func (w *world) release() {
 	b := w.benchmark
 	setLeft(b, slices.DeleteFunc([]*corev1.Pod{w.client, w.server}, func(p *corev1.Pod) bool { return !w.holds(p) }))
@@ -157,7 +157,7 @@ func (w *world) fail(at *step, reason, message string) {
 }
 
 const (
-	// createTimeout bounds the creation of an endpoint, so that time is left to write the outcome. A webhook may take 30 s.
+	// createTimeout leaves time to write the outcome. A webhook may take 30 s.
 	createTimeout = 45 * time.Second
 	longestPause  = 30 * time.Second // between two creates that the API server refuses
 )
@@ -173,15 +173,15 @@ func refusef(reason, format string, args ...any) error {
 	return &refusal{reason: reason, message: fmt.Sprintf(format, args...)}
 }
 
-// refusedBy returns the refusal for an error of a create. A denial must not end the reconcile, whatever its code is:
-// the attempt would keep its nodes, and the status would not show why.
+// refusedBy returns the refusal for an error of a create. A denial of any code must not end the
+// reconcile: the attempt would keep its nodes, and the status would not show why.
 func refusedBy(err error, reason, what, namespace string) error {
 	return &refusal{reason: reason, passing: passing(err), message: fmt.Sprintf(
 		"the API server refuses %s: %s; change the quota, policy, webhook or label of namespace %s that it names, or the benchmark",
 		what, oneLine(err.Error()), namespace)}
 }
 
-// fitsQuota reports whether a quota refuses an object only for what others use now: the object alone is within its limits.
+// fitsQuota reports whether a quota refuses an object only for what others use now.
 func fitsQuota(refused string) bool {
 	_, quota, exceeded := strings.Cut(refused, "exceeded quota: ")
 	_, amounts, _ := strings.Cut(quota, ", requested: ")
@@ -201,7 +201,7 @@ func fitsQuota(refused string) bool {
 	return exceeded
 }
 
-// passing reports whether a retry may succeed. An error without a status is a connection that failed or took too long.
+// passing reports whether a retry may succeed. An error without a status is the connection's.
 func passing(err error) bool {
 	status := apierrors.APIStatus(nil)
 	if !errors.As(err, &status) {
@@ -228,7 +228,7 @@ func refusedCreate(w *world) (step, bool) {
 	return step{}, false
 }
 
-// refuse records a refusal that may pass. Each pause is as long as all previous pauses together, up to longestPause.
+// refuse records a refusal that may pass. Each pause is the sum of all before, up to longestPause.
 func (w *world) refuse(at *step, r *refusal) {
 	active := w.benchmark.Status.Active
 	since := metav1.NewMicroTime(w.now)
@@ -290,7 +290,7 @@ func (r *Reconciler) ensureNetwork(ctx context.Context, w *world) error {
 	return nil
 }
 
-// ensureSecret creates the Secret that the benchmark's pods share, unless it exists. The operator may not read it.
+// ensureSecret creates the Secret of the benchmark's pods. The operator may not read it.
 func (r *Reconciler) ensureSecret(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
 	err := r.Client.Create(ctx, pods.Secret(b, rand.Text()))
 	if err != nil && !apierrors.IsAlreadyExists(err) {
@@ -319,13 +319,12 @@ func (r *Reconciler) settings(ctx context.Context, w *world) (map[string]string,
 	return env, nil
 }
 
-// parent reads the name of the node's interface below the interfaces of a variant's network; empty if there is none.
+// parent reads the interface of the node below a variant's network; empty if there is none.
 func (r *Reconciler) parent(ctx context.Context, b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) (string, error) {
 	namespace, name := pods.NetworkName(b, v)
 	definition := foreign.Object()
 	if err := r.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, definition); err != nil {
 		if apierrors.IsNotFound(err) {
-			// Multus reports that for the pod.
 			return "", nil
 		}
 		return "", refusedBy(err, v1alpha1.OutcomeNetworkRefused, "to show NetworkAttachmentDefinition "+name, namespace)
@@ -347,7 +346,6 @@ func (r *Reconciler) createPod(ctx context.Context, w *world, role, serverAddres
 		Borrowed: run.Variant.Network.AlignWith() != "",
 	}
 	if role == v1alpha1.RoleServer {
-		// The server also waits for its client to start.
 		task.Deadline += w.settings.StartTimeout
 		task.Capture = run.Variant.Capture == v1alpha1.CaptureServer
 	} else {
@@ -365,7 +363,7 @@ func (r *Reconciler) createPod(ctx context.Context, w *world, role, serverAddres
 	if err != nil {
 		return "", refusef(v1alpha1.OutcomePodRefused, "the %s's pod cannot be built: %v", role, err)
 	}
-	// A pod of that name did not exist a moment ago. If it exists now, the next observation shows who owns it.
+	// The pod did not exist a moment ago. If it does now, the next observation shows its owner.
 	if err := r.Client.Create(ctx, pod); err != nil {
 		return "", refusedBy(err, v1alpha1.OutcomePodRefused, "the "+role+"'s pod", b.Namespace)
 	}

@@ -4,9 +4,9 @@
 //	observe  the state that the decision needs: nodes, other claims, the two pods of the attempt
 //	decide   pure: the next step, with its reason
 //	apply    the step: create a pod, take a result, delete pods
-//	report   conditions, progress, results and verdict, in one status write with the resourceVersion of get
+//	report   conditions, progress, results and verdict, in one write of the version that get read
 //
-// After a step that another one follows at once, all verbs except get are repeated, on the object that the API server returned.
+// If another step follows at once, all verbs but get are repeated, on the object as written.
 //
 // An attempt at a run goes through these situations, each of them recognised from the API alone:
 //
@@ -14,11 +14,11 @@
 //	   ▲                                                                               │ both have a result
 //	   └───────────────── pods gone ◀──delete── outcome known ◀──verify, store─────────┘
 //
-// The claim is a status write that happens before the first pod exists, and the outcome is another one before the
-// pods are deleted. When the pods are gone, one write ends the attempt and makes the next claim. A manager that dies
-// at any point leaves a situation that the next one recognises; a stored run is never measured again. The state that
-// allows a step is read from the API server, except for the nodes, which come from the cache: watches only wake the
-// controller, and other benchmarks in the cache can only show that it is not this benchmark's turn yet.
+// The claim is written before the first pod exists, and the outcome before the pods are deleted.
+// When they are gone, one write ends the attempt and makes the next claim. A manager that dies leaves
+// a situation that the next one recognises; a stored run is never measured again. The state that
+// allows a step is read from the API server, except for the nodes: watches only wake the controller,
+// and other benchmarks in the cache can only show that it is not this benchmark's turn yet.
 package benchmark
 
 import (
@@ -67,12 +67,12 @@ type Settings struct {
 
 const workers = 4
 
-// LogReader opens the log of a pod's only container, up to its present end or, if it is followed, until the container ends.
+// LogReader opens the log of a pod's container, to its present end or, if followed, until it ends.
 type LogReader func(ctx context.Context, pod types.NamespacedName, follow bool) (io.ReadCloser, error)
 
 type Reconciler struct {
-	// API reads only two things from the cache: the nodes, whose changes wake the controller anyway, and other benchmarks and their
-	// pods, to see whether it is worth confirming live that this benchmark may claim its nodes.
+	// API reads from the cache only nodes, whose changes wake the controller, and other benchmarks
+	// with their pods, to see whether to confirm live that this one may claim its nodes.
 	controllers.API
 	Logs       LogReader
 	LogTimeout time.Duration
@@ -80,7 +80,6 @@ type Reconciler struct {
 	Results    *evaluate.Store
 	Settings   Settings
 	Activity   *metrics.Activity // nil counts nothing
-	// MemoryEnds reports whether the manager's memory is nearly used up; nil: it never is.
 	MemoryEnds func() bool
 	memory
 }
@@ -139,8 +138,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: time.Millisecond}, nil
 }
 
-// removePods deletes the pods of a benchmark that is being deleted: the garbage collector waits until it is gone, and a finalizer, which
-// any user may add, can keep it.
+// removePods deletes the pods of a benchmark that is being deleted: the garbage collector would
+// wait for its finalizers, which any user may add.
 func (r *Reconciler) removePods(ctx context.Context, b *v1alpha1.LatencyBenchmark) (errs error) {
 	for _, named := range recorded(b) {
 		p, err := observe.Get[corev1.Pod](ctx, r.Live, b.Namespace, named.Name)
@@ -152,7 +151,6 @@ func (r *Reconciler) removePods(ctx context.Context, b *v1alpha1.LatencyBenchmar
 	return errs
 }
 
-// recorded returns the pods that a status names: those that earlier attempts have left, and those of the active one.
 func recorded(b *v1alpha1.LatencyBenchmark) []v1alpha1.LeftPod {
 	all := slices.Clone(b.Status.LeftPods)
 	if a := b.Status.Active; a != nil {
@@ -162,7 +160,6 @@ func recorded(b *v1alpha1.LatencyBenchmark) []v1alpha1.LeftPod {
 	return all
 }
 
-// spread makes benchmarks that wait look again at different times.
 func spread(again time.Duration) time.Duration {
 	if again < waitAgain {
 		return again
@@ -196,7 +193,7 @@ func (r *Reconciler) waits(ctx context.Context, name types.NamespacedName) (time
 
 const mostSteps = 10 // of a benchmark, before other benchmarks have their turn
 
-// advance takes one step of a benchmark. before is the world of the step before; nil if this one is the first.
+// advance takes one step. before is the world of the step before, or nil.
 func (r *Reconciler) advance(ctx context.Context, b *v1alpha1.LatencyBenchmark, before *world) (*world, step, error) {
 	old := b.DeepCopy()
 	controllers.SettleTimes(&b.Status, r.Clock.Now())
@@ -211,7 +208,7 @@ func (r *Reconciler) advance(ctx context.Context, b *v1alpha1.LatencyBenchmark, 
 		r.forget(types.UID(b.Status.Active.ServerPodUID), types.UID(b.Status.Active.ClientPodUID))
 		world.release()
 		if world, err = r.observe(ctx, b, nil); err != nil {
-			// The state that the next run needs cannot be read. The nodes are released all the same.
+			// The next run's state cannot be read; the nodes are released all the same.
 			return nil, step{}, errors.Join(err, r.report(ctx, old, b))
 		}
 		s = decide(world)
@@ -233,8 +230,8 @@ func (r *Reconciler) advance(ctx context.Context, b *v1alpha1.LatencyBenchmark, 
 	return world, at, r.report(ctx, old, b)
 }
 
-// SetupWithManager registers the controller. A benchmark that is not finished is reconciled when nodes may have become free. Any one is
-// when the inputs of its verdict change, of which only metadata of stored results are watched, and when it may have expired.
+// SetupWithManager registers the controller. Nodes that become free wake an unfinished benchmark.
+// The inputs of its verdict (of stored results, only metadata) and its expiry wake any one.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.Client = controllers.Logged(r.Client)
 	// The benchmark that releases a node goes on by itself.
@@ -263,10 +260,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		if name == "" {
 			return requests
 		}
-		// It is a result.
 		requests = append(requests, comparedWith(ctx, baselineBenchmark(o.GetNamespace(), name))...)
 		own := types.NamespacedName{Namespace: o.GetNamespace(), Name: name}
-		// While an attempt is active, it is this controller that stores its result.
+		// This controller stores the result of an active attempt.
 		b := &v1alpha1.LatencyBenchmark{}
 		if err := mgr.GetClient().Get(ctx, own, b); err == nil && b.Status.Active != nil {
 			return requests
@@ -290,20 +286,18 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.LatencyVerification{}, ofGate, builder.WithPredicates(acceptances)).
 		Watches(&corev1.ConfigMap{}, ofConfigMap, builder.OnlyMetadata).
 		Watches(&corev1.Node{}, unfinished, builder.WithPredicates(controllers.NodeChanges)).
-		// Other workers go on while one waits for an answer, and world.unseen keeps a benchmark from overtaking an older one.
+		// Other workers go on while one waits, and world.unseen keeps the order of age.
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
 }
 
-// requests passes the changes that users make to a benchmark, but not this controller's writes to its status.
+// requests passes what users change in a benchmark, not this controller's writes to its status.
 var requests = predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 
-// releases passes the events after which a node may have become free.
 var releases = predicate.And(controllers.NotCreated, controllers.Updates(func(before, after *v1alpha1.LatencyBenchmark) bool {
 	return before.Status.Active != nil && after.Status.Active == nil || !before.Finished() && after.Finished() || !before.Suspended() && after.Suspended()
 }))
 
-// resultChanges passes the events that change a benchmark as the baseline of others.
 var resultChanges = controllers.Updates(func(before, after *v1alpha1.LatencyBenchmark) bool {
 	return before.UID != after.UID || before.Succeeded() != after.Succeeded()
 })
@@ -314,7 +308,6 @@ var acceptances = controllers.Updates(func(before, after *v1alpha1.LatencyVerifi
 
 const indexBaseline = "baseline"
 
-// The values of the index: a benchmark or a ConfigMap, as namespace/name, or a LatencyGate.
 func baselineBenchmark(namespace, name string) string {
 	return "LatencyBenchmark " + namespace + "/" + name
 }
@@ -338,25 +331,22 @@ func baselineKeys(o client.Object) (keys []string) {
 }
 
 // memory is all that the controller keeps outside the status, besides what evaluate.Store has read.
-// Nothing of it decides about a result. A manager that starts has none of it, which costs only what
-// the fields say.
+// Nothing of it decides about a result; to lose it costs only what the fields say.
 type memory struct {
-	// made are the pods that a manager created. Labels and owner references prove nothing: any user
-	// who may create pods can write them. The statuses have the UIDs, and fill it again after a
-	// restart; only a pod that no status could record yet is then one that has taken a name.
+	// made are the pods that a manager created: labels and owners prove nothing. The statuses have
+	// the UIDs, and fill it after a restart; only a pod that no status names yet has then taken a
+	// name.
 	made podSet
-	// taken are the ConfigMaps of results that were verified and are not stored yet, by the names of
-	// the benchmarks. They are too large for the status, which has their digests; after a restart the
-	// logs are read again.
+	// taken are the ConfigMaps of verified results that are not stored yet, by benchmark. The
+	// status has only their digests; after a restart, the logs are read again.
 	taken sync.Map
-	// followed are the pods whose logs are followed, written those whose logs have results. Both are
-	// about open connections; after a restart the logs are followed again, from their beginnings.
+	// followed are the pods whose logs are followed, written those whose logs have results. After a
+	// restart, the logs are followed from their beginnings.
 	followed, written podSet
-	// wake receives benchmarks whose pods both have results. Without it, the phases of the pods show
-	// the end a few seconds later.
+	// wake receives benchmarks whose pods both have results, seconds before their phases show it.
 	wake chan event.GenericEvent
-	// claiming is held while nodes are claimed: otherwise two workers at once would both find them
-	// free. Between two managers, startServer compares the claims in the statuses once more.
+	// claiming is held while nodes are claimed, so that two workers do not both find them free.
+	// Between two managers, startServer compares the claims in the statuses once more.
 	claiming sync.Mutex
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/queue"
 )
 
-// stepKind is what a benchmark does next, in the words of the log.
 type stepKind string
 
 const (
@@ -40,8 +39,8 @@ const (
 	stepRelease      stepKind = "Release"      // release the nodes, record the attempt, decide again
 )
 
-// step is the step that decide chose, and why. Reason and message are for condition Succeeded, except for
-// stepReject (condition Accepted), stepConclude (the outcome) and stepRelease, which has neither.
+// step is what decide chose, and why. Reason and message are for condition Succeeded, except for
+// stepReject (Accepted), stepConclude (the outcome) and stepRelease (none).
 type step struct {
 	kind    stepKind
 	reason  string
@@ -89,21 +88,21 @@ func fail(format string, args ...any) step {
 const (
 	quietStart = 3 * time.Second // a pod may be pending before its events are read
 	lookAgain  = 2 * time.Second // for state that no watch reports
-	// lookSoon is for the address of a server that has just started, and for an older benchmark that no worker has looked at.
+	// lookSoon is for a server that just started, and for an older benchmark that no worker saw.
 	lookSoon = 500 * time.Millisecond
-	// waitAgain is the fallback interval for a benchmark that waits or is rejected; watches should wake it earlier.
+	// waitAgain is for a benchmark that waits or is rejected; watches should wake it earlier.
 	waitAgain = 10 * time.Second
-	// retryAfter is the pause after a failed attempt, times their number: a device plugin that restarts, or a VF that is reset, needs it.
+	// retryAfter, times the failed attempts, is the pause for a device plugin or a VF to return.
 	retryAfter = 5 * time.Second
 	peerGrace  = time.Minute // for one agent to end after the other has ended
-	// wordsGrace is how long an attempt in which one end lost the other waits for the other end's own message.
+	// wordsGrace is how long the message of an end may take after the other end lost it.
 	wordsGrace = 10 * time.Second
 	nodeGrace  = 60 * time.Second // a node of the pair may be not ready
-	// removeTimeout is how long the removal of pods may take before their nodes are released: a node may be dead, a pod have a finalizer.
+	// removeTimeout releases the nodes although a node is dead or a pod has a finalizer.
 	removeTimeout = 2 * time.Minute
-	// unseenGrace is how long a benchmark waits for older ones that no worker has looked at, for example after a manager starts.
+	// unseenGrace is for older benchmarks that no worker saw, for example after a manager starts.
 	unseenGrace = 5 * time.Second
-	// affinityGrace is how long it may take to learn that a device plugin ended: a kubelet reports devices every 10 seconds.
+	// affinityGrace is to learn that a device plugin ended: kubelets report devices every 10 s.
 	affinityGrace = 15 * time.Second
 	deadlineGrace = 30 * time.Second // after the agents' own deadline
 )
@@ -164,7 +163,7 @@ func decideIdle(w *world) step {
 	}
 	for _, f := range w.blocking {
 		if f.stuck {
-			// A rejected benchmark does not compete for the other node meanwhile.
+			// A rejected benchmark does not compete for the other node.
 			return reject(v1alpha1.ReasonPodStuck,
 				"pod %s of a finished attempt does not terminate: bring the node back, remove the pod's finalizers, or delete the Node object", f.name)
 		}
@@ -193,18 +192,16 @@ func (n upcoming) failed(w *world) (step, bool) {
 	return step{}, false
 }
 
-// decideAccepted returns whether the cluster can provide the next run now, or the step if it cannot.
 func decideAccepted(w *world, next upcoming) (step, bool) {
 	accepted, started := w.accepted, w.benchmark.Status.StartTime != nil
 	if started {
-		// A missing device plugin holds up only the runs that need it.
 		accepted.Next = next.run.Variant.Name
 	}
 	pair, rejection := preflight.Accept(accepted)
 	unadvertised := rejection != nil && rejection.Reason == v1alpha1.ReasonResourceNotAdvertised
 	switch {
 	case unadvertised && !w.turn:
-		// A driver may provide it: that is read when the turn of the benchmark has come.
+		// A driver may provide it, which is read when it is the benchmark's turn.
 	case unadvertised && started:
 		return waitForPlugin(w, next.run.Name, rejection), false
 	case rejection != nil:
@@ -258,7 +255,7 @@ func (n upcoming) rest(w *world) (step, bool) {
 	return step{}, false
 }
 
-// waitForPlugin lets other benchmarks use the nodes while a resource is not advertised there any more.
+// waitForPlugin lets others use the nodes while a resource is no longer advertised there.
 func waitForPlugin(w *world, run string, why *preflight.Rejection) step {
 	if w.since(w.benchmark.Status.DeviceWaitStartTime) > plan.PluginPatience {
 		return fail("run %s waited for a device plugin for more than %s: %s", run, plan.PluginPatience, why)
@@ -267,15 +264,14 @@ func waitForPlugin(w *world, run string, why *preflight.Rejection) step {
 		"run %s waits for a device plugin, at most %s: %s", run, plan.PluginPatience, why)
 }
 
-// upcoming is the run to be measured next, with its history.
 type upcoming struct {
 	run     *plan.Run // the first run without a stored result; nil if there is none
 	attempt int32     // the number of its next attempt
-	// tries is the number of attempts at it that have failed since it was last measured, and last is the latest of them; nil if
-	// there is none. Attempts that ended because the benchmark was suspended, or mostly because a name was taken, do not count.
+	// tries counts the failed attempts since it was last measured, and last is the latest, or nil.
+	// A suspension, and mostly a taken name, does not count.
 	tries int32
 	last  *v1alpha1.Attempt
-	// unplugged counts the consecutive attempts that ended because a device plugin did not run, which are no tries.
+	// unplugged counts the last attempts that ended for lack of a device plugin; they are no tries.
 	unplugged     int32
 	lastUnplugged *v1alpha1.Attempt
 	taken         *v1alpha1.Attempt // the latest one that ended because a name was taken; or nil
@@ -313,7 +309,7 @@ func nextRun(w *world) upcoming {
 					next.last = a
 				}
 			case v1alpha1.OutcomeMeasured:
-				// The run is measured again because its result was deleted or changed: earlier failures do not count.
+				// The result was deleted or changed: earlier failures do not count.
 				next.tries, next.last = 0, nil
 			default:
 				next.tries++

@@ -21,8 +21,8 @@ import (
 
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencybenchmarks,verbs=delete
 
-// expire deletes a finished benchmark if its own spec requests it; the spec of one never deletes another. The only state is the completion
-// time, so that a new manager continues where another one died. It returns when to look again.
+// expire deletes a finished benchmark if its own spec requests it, by its completion time alone. It
+// returns when to look again.
 func (r *Reconciler) expire(ctx context.Context, b *v1alpha1.LatencyBenchmark) (time.Duration, error) {
 	if !limited(b) {
 		return 0, nil
@@ -47,7 +47,7 @@ func expiryOf(b *v1alpha1.LatencyBenchmark, all []v1alpha1.LatencyBenchmark, now
 	return cmp.Or(overdue, outnumbered(b, all)), userOf(b, all), again
 }
 
-// outnumbered counts the newer benchmarks of a series. Failed benchmarks do not count, because they replace no result.
+// outnumbered counts the newer benchmarks of a series. Failed ones replace no result.
 func outnumbered(b *v1alpha1.LatencyBenchmark, all []v1alpha1.LatencyBenchmark) string {
 	series := b.Labels[v1alpha1.LabelSeries]
 	if b.Spec.HistoryLimit == 0 || series == "" {

@@ -28,7 +28,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// world is the input of decide, about a benchmark with or without an active attempt.
 type world struct {
 	now       time.Time
 	settings  Settings
@@ -40,32 +39,28 @@ type world struct {
 	attempt
 }
 
-// idle is the part of the world of a benchmark without an active attempt.
 type idle struct {
-	// accepted is the preflight's input; turn is true if it has what is read live.
 	accepted preflight.Observed
 	turn     bool
 	blocking []blockingPod // hold resources of its nodes, or have its pods' names
 	unseen   string        // "namespace/name" of an older benchmark that no manager has looked at
-	// most is the number of benchmarks in its namespace if the manager's memory ends and no other namespace has more; or 0.
+	// most is the number of benchmarks of its namespace if memory ends and none has more; or 0.
 	most      int
 	left      []*corev1.Pod // those of its own earlier attempts that have not ended yet
 	undecided string        // the verdict's message if more rounds are to be measured for it
 }
 
-// attempt is the part of the world of a benchmark with an active attempt.
 type attempt struct {
-	ofServer       string      // the name of the server's pod
-	server, client *corev1.Pod // nil if they do not exist
-	// listening is the address of a server on a named interface of its host, or noAddress why not.
+	ofServer             string      // the name of the server's pod
+	server, client       *corev1.Pod // nil if they do not exist
 	listening, noAddress string
 	found                bool // both logs have results, before the kubelets report the end
 	kept                 kept
-	// events are the warnings about pods that have been pending for a while, by pod UID, newest last.
+	// events are the warnings about long pending pods, by UID, newest last.
 	events map[types.UID][]corev1.Event
-	// unplugged is a message about a resource of the run that is not allocatable on a node any more.
+	// unplugged is a message about a resource of the run that a node cannot allocate any more.
 	unplugged string
-	// notReady are the nodes of the pair that do not exist or are not ready, and cordoned those that are cordoned.
+	// notReady are the nodes of the pair that do not exist or are not ready.
 	notReady, cordoned []string
 }
 
@@ -74,7 +69,7 @@ type blockingPod struct {
 	stuck bool   // it should have ended long ago
 }
 
-// observe reads the world: live, except for the nodes, and for other benchmarks and their pods. See confirm.
+// observe reads live, except for nodes, other benchmarks and their pods. See confirm.
 func (r *Reconciler) observe(ctx context.Context, b *v1alpha1.LatencyBenchmark, before *world) (*world, error) {
 	w, nodes, err := r.observeCached(ctx, b)
 	if err != nil {
@@ -101,13 +96,13 @@ func (r *Reconciler) observeCached(ctx context.Context, b *v1alpha1.LatencyBench
 	return w, nodes.Items, nil
 }
 
-// confirm reads live the other benchmarks and their pods before a step that takes the nodes, and decides again. If each of a thousand
-// waiting benchmarks did that for every look, the API server would be busy with it.
+// confirm reads the others live before a step that takes the nodes, and decides again. A thousand
+// waiting benchmarks that did so at every look would keep the API server busy.
 func (r *Reconciler) confirm(ctx context.Context, w *world, s step) (step, error) {
 	if s.kind != stepClaim && s.kind != stepCreateServer {
 		return s, nil
 	}
-	// The API server leaves out finished benchmarks, of which there may be thousands.
+	// Without the finished benchmarks, of which there may be thousands.
 	most := w.most // of all benchmarks
 	if err := r.observeQueue(ctx, r.Live, observe.Each, w, client.MatchingFields{"status.completionTime": ""}); err != nil {
 		return step{}, err
@@ -119,7 +114,7 @@ func (r *Reconciler) confirm(ctx context.Context, w *world, s step) (step, error
 // visits lists objects and visits each: observe.Whole for the cache, observe.Each for live lists.
 type visits func(ctx context.Context, from client.Reader, list func() client.ObjectList, visit func(runtime.Object) error, options ...client.ListOption) error
 
-// observeQueue reads the other benchmarks, which must not be changed, and the pods that are on the nodes.
+// observeQueue reads the other benchmarks, which must not be changed, and the pods on the nodes.
 func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, each visits, w *world, of ...client.ListOption) error {
 	w.others, w.blocking, w.unseen, w.most = nil, nil, "", 0
 	b := w.benchmark
@@ -131,7 +126,7 @@ func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, each 
 		}
 	}
 	count := map[string]int{}
-	// The pods that a release has just recorded are not written yet.
+	// The pods that a release just recorded are not written yet.
 	note(b.Namespace, b.Status.LeftPods)
 	err := each(ctx, from, func() client.ObjectList { return &v1alpha1.LatencyBenchmarkList{} }, func(object runtime.Object) error {
 		o := object.(*v1alpha1.LatencyBenchmark)
@@ -168,8 +163,8 @@ func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, each 
 			w.blocking = append(w.blocking, blockingPod{name: fmt.Sprintf("%s/%s on %s", p.Namespace, p.Name, pods.Node(p)), stuck: stuck})
 		}
 	}
-	// A live list would have the pods of any user who writes our labels, of a megabyte each: a pod of ours is in the cache, or, for a
-	// moment, only in a status.
+	// A live list would have the pods, of a megabyte each, of any user who writes our labels; ours
+	// are in the cache or, for a moment, only in a status.
 	ours := []client.ListOption{client.MatchingLabels{v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate}, client.HasLabels{v1alpha1.LabelRole}}
 	err = observe.Whole(ctx, r.Client, func() client.ObjectList { return &corev1.PodList{} }, func(o runtime.Object) error {
 		look(o.(*corev1.Pod))
@@ -190,8 +185,8 @@ func (r *Reconciler) observeQueue(ctx context.Context, from client.Reader, each 
 	return nil
 }
 
-// inTheWay reports whether a pod with our labels holds resources of a node, and the operator created it, or is of an earlier benchmark of
-// this name, so that the garbage collector deletes it. Labels and owners that another user wrote do not block a node.
+// inTheWay reports whether a pod holds resources of a node and is the operator's, or of an earlier
+// benchmark of this name, which the garbage collector deletes. Labels of other users block nothing.
 func inTheWay(b *v1alpha1.LatencyBenchmark, p *corev1.Pod, made bool) bool {
 	owner := metav1.GetControllerOf(p)
 	if p.Namespace == b.Namespace && owner != nil && owner.Kind == "LatencyBenchmark" && owner.Name == b.Name && owner.UID != b.UID {
@@ -201,7 +196,7 @@ func inTheWay(b *v1alpha1.LatencyBenchmark, p *corev1.Pod, made bool) bool {
 	return made && !givenBack(p) && (node == b.Status.Pair.ClientNode || node == b.Status.Pair.ServerNode)
 }
 
-// unseenBefore reports whether o is older than b and may want its nodes, but no manager has looked at it yet.
+// unseenBefore reports whether o is older than b, and no manager has looked at it yet.
 func unseenBefore(o, b *v1alpha1.LatencyBenchmark) bool {
 	return o.Status.ObservedGeneration <= 0 && !o.Spec.Suspend && o.DeletionTimestamp.IsZero() && queue.CompareAge(o, b) < 0
 }
@@ -220,7 +215,7 @@ func (r *Reconciler) observeIdle(ctx context.Context, w *world, nodes []corev1.N
 	return r.observeCluster(ctx, w)
 }
 
-// observeCluster reads live what the cluster can provide. The cache shows whether it is the benchmark's turn: until then it reads nothing.
+// observeCluster reads live what the cluster can provide, once it is the benchmark's turn.
 func (r *Reconciler) observeCluster(ctx context.Context, w *world) error {
 	if w.turn = w.looksCloser(); !w.turn {
 		return nil
@@ -256,7 +251,7 @@ func (r *Reconciler) left(ctx context.Context, b *v1alpha1.LatencyBenchmark) ([]
 
 func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1.Node, before *world) error {
 	b, active := w.benchmark, w.benchmark.Status.Active
-	// Pods of these names with another owner are recorded too: decide recognises them by their owner.
+	// Pods of other owners are recorded too: decide recognises them.
 	var err error
 	w.ofServer = pods.NameOf(active, v1alpha1.RoleServer)
 	if before != nil && before.ofServer == w.ofServer {
@@ -265,7 +260,7 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 		if w.server, err = observe.Get[corev1.Pod](ctx, r.Live, b.Namespace, w.ofServer); err != nil {
 			return err
 		}
-		// The client is created when the server runs, and no pod becomes pending again.
+		// The client is created when the server runs; no pod becomes pending again.
 		if active.ClientPodUID != "" || w.server == nil || w.server.Status.Phase != corev1.PodPending {
 			if w.client, err = observe.Get[corev1.Pod](ctx, r.Live, b.Namespace, pods.NameOf(active, v1alpha1.RoleClient)); err != nil {
 				return err
@@ -305,7 +300,7 @@ func (r *Reconciler) observeActive(ctx context.Context, w *world, nodes []corev1
 	return nil
 }
 
-// mostWarnings bounds the events of a pod that are read, maxWarning the bytes of each message: any editor of the namespace can create more.
+// mostWarnings bounds the events read of a pod, maxWarning their bytes: editors can add more.
 const mostWarnings, maxWarning = 200, 4 << 10
 
 var errEnough = errors.New("enough events were read")
@@ -327,7 +322,7 @@ func (r *Reconciler) warnings(ctx context.Context, p *corev1.Pod) (all []corev1.
 	return all, nil
 }
 
-// claimedDevice returns the PCI address of the pod's device if it is from a claim. The claim of a pod that has ended is deleted.
+// claimedDevice returns the PCI address of a pod's claimed device. Ended pods have no claim.
 func (r *Reconciler) claimedDevice(ctx context.Context, w *world, p *corev1.Pod) (string, error) {
 	network := w.activeRun().Variant.Network
 	if p == nil || network == nil || hasEnded(p) {
@@ -336,7 +331,7 @@ func (r *Reconciler) claimedDevice(ctx context.Context, w *world, p *corev1.Pod)
 	return r.Cluster.ClaimedDevice(ctx, p, network.ResourceName())
 }
 
-// listening reads the address of a server from its log. A log that cannot be read is no error: the attempt must be able to end.
+// listening reads a server's address from its log. An unreadable log must not keep the attempt.
 func (r *Reconciler) listening(ctx context.Context, w *world) (address, noAddress string) {
 	network := w.activeRun().Variant.Network
 	if w.server == nil || w.client != nil || !isRunning(w.server) || network == nil || network.Interface() == "" {
@@ -366,7 +361,7 @@ func notReady(pair v1alpha1.Pair, nodes []corev1.Node) []string {
 	return lost
 }
 
-// unplugged returns a message about a resource that a node's kubelet knows and that has none to give: its device plugin ended.
+// unplugged describes a resource that a node's kubelet knows and has none of: its plugin ended.
 func unplugged(w *world, nodes []corev1.Node) string {
 	v := w.activeRun().Variant
 	if v.Network == nil {
@@ -386,17 +381,15 @@ func unplugged(w *world, nodes []corev1.Node) string {
 	return ""
 }
 
-// A kubelet reports up to a second late that a container has ended, and cleans up one or two seconds after that, but at once if a pod is
-// deleted while its container runs. The agents therefore linger when they have written their results. The controller follows their logs
-// from the moment at which the measurement may be over, and deletes the pods when both have results. If a log cannot be followed, nothing
-// else is lost: the pods' phases show the end later.
+// A kubelet reports a container's end up to a second late and cleans up two seconds after that, but
+// at once if a pod is deleted while it runs. So the agents linger after their results, and the
+// controller follows their logs as soon as the measurement may be over, and deletes the pods when
+// both have results. Without a log, the pods' phases show the end later.
 
-// linger is how long an agent waits to be stopped. On an idle cluster the controller needs 0.2 s.
 const linger = 2 * time.Second
 
 func (r *Reconciler) follow(ctx context.Context, w *world) {
 	limit := plan.Deadline(w.driver, w.activeRun().Cells)
-	// The reconcile changes the original object.
 	benchmark := &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: w.benchmark.Namespace, Name: w.benchmark.Name}}
 	for _, e := range w.ends() {
 		p := e.pod
@@ -408,7 +401,6 @@ func (r *Reconciler) follow(ctx context.Context, w *world) {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 			defer cancel()
 			if !r.hasResult(ctx, p) {
-				// The next reconcile follows it again.
 				r.followed.uids.Delete(p.UID)
 				return
 			}

@@ -41,7 +41,7 @@ func (w *world) setConditions(at step) {
 	case w.turn:
 		b.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, w.acceptance()))
 	default:
-		// It remains, for any generation: what its message needs is read only when the turn of the benchmark has come.
+		// It remains: what its message needs is read only in the benchmark's turn.
 		if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionAccepted); c != nil {
 			c.ObservedGeneration = b.Generation
 		}
@@ -58,8 +58,8 @@ func (w *world) acceptance() string {
 
 const maxAttempts = 300
 
-// report completes the status and writes it, once, if it changed. No event is about a state that was never stored. If what a pod reported
-// cannot be stored, its attempt ends without it: otherwise the attempt would keep its nodes for ever.
+// report completes the status and writes it once, if it changed; no event is about a state that was
+// not stored. If a pod's report cannot be stored, the attempt ends without it and frees its nodes.
 func (r *Reconciler) report(ctx context.Context, old, b *v1alpha1.LatencyBenchmark) error {
 	err := r.complete(ctx, old, b)
 	if active := old.Status.Active; active == nil || active.Outcome != nil || !cannotBeStored(err) {
@@ -94,7 +94,7 @@ func (r *Reconciler) complete(ctx context.Context, old, b *v1alpha1.LatencyBench
 	return r.write(ctx, old, b)
 }
 
-// rejudge is report for a finished benchmark, whose verdict alone may still change, and of which no change of the spec affects the rest.
+// rejudge is report for a finished benchmark, of which only the verdict may still change.
 func (r *Reconciler) rejudge(ctx context.Context, old, b *v1alpha1.LatencyBenchmark) error {
 	if err := r.judge(ctx, b); err != nil {
 		return err

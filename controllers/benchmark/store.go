@@ -22,15 +22,15 @@ import (
 
 // A result is stored in three writes, and only the first one determines its content:
 //
-//  1. collect verifies the results in the logs of both pods, and writes their digests and the name of a ConfigMap to the status,
-//     which only the operator may write.
-//  2. store creates the ConfigMap of the results with these digests; a manager that did not collect them reads the logs again.
+//  1. collect verifies the results in the logs of both pods, and writes their digests and the name of
+//     a ConfigMap to the status, which only the operator may write.
+//  2. store creates the ConfigMap; a manager that did not collect the results reads the logs again.
 //  3. The status lists the ConfigMap as stored, and the attempt as Measured.
 //
-// A manager that dies between two writes leaves a status from which the next one continues. A user who creates or replaces
-// ConfigMaps can delay a result, and make the operator measure again, but cannot insert a result.
+// A manager that dies in between leaves a status from which the next one continues. A user who
+// creates or replaces ConfigMaps can delay a result, but cannot insert one.
 
-// storeGrace is how long the API server may refuse a verified result before the attempt gives its nodes back without it.
+// storeGrace is how long the API server may refuse a result before the nodes are given back.
 const storeGrace = time.Minute
 
 type kept string
@@ -41,7 +41,7 @@ const (
 	keptOther  kept = "other" // it has the name, but other content
 )
 
-// keptBy compares a ConfigMap, which is nil if it does not exist, with the digests of a collected result. It decodes nothing.
+// keptBy compares a ConfigMap, or nil, with a result's digests. It decodes nothing.
 func keptBy(cm *corev1.ConfigMap, collected v1alpha1.StoredResult) kept {
 	switch {
 	case cm == nil:
@@ -60,10 +60,10 @@ func (w *world) cannotCollect(at *step, err error) {
 	at.message, at.again = "the result cannot be read yet: "+oneLine(err.Error()), lookAgain
 }
 
-// randomPart returns a part of a name that cannot be known in advance: no user can create another object of that name.
+// randomPart returns an unforeseeable part of a name: no user can create that object first.
 func randomPart() string { return strings.ToLower(rand.Text()[:10]) }
 
-// collect verifies the results of both ends and records their digests. A defect of a result is an outcome, not an error.
+// collect verifies the results of both ends and records their digests. A defect is an outcome.
 func (r *Reconciler) collect(ctx context.Context, w *world) error {
 	active := w.benchmark.Status.Active
 	name := active.Run + "-" + randomPart()
@@ -103,7 +103,7 @@ func (r *Reconciler) store(ctx context.Context, w *world, at *step) {
 	}
 }
 
-// createResult creates the ConfigMap of the collected result. A manager that did not collect it, or tried before, reads the results again.
+// createResult creates the ConfigMap. A manager that did not collect it reads the results again.
 func (r *Reconciler) createResult(ctx context.Context, w *world) error {
 	collected := w.benchmark.Status.Active.Collected
 	taken, _ := r.taken.LoadAndDelete(clientKey(w.benchmark))
@@ -138,7 +138,7 @@ func (r *Reconciler) readCollected(ctx context.Context, w *world) (*corev1.Confi
 		return nil, w.unusable(fmt.Errorf("%w: the logs do not have the result any more whose digests were noted", result.ErrCorrupt))
 	}
 	if stored.PodsDigest != collected.PodsSHA256 {
-		// The API server's data about the pods have changed since: their new digest is recorded first, too.
+		// The API server's data about the pods changed since: the new digest is recorded first.
 		*collected = stored.Named(collected.ConfigMap)
 		return nil, errors.New("the pods have changed since the result was collected")
 	}
@@ -151,7 +151,7 @@ func (w *world) measured() {
 	w.setOutcome(v1alpha1.OutcomeMeasured, "")
 }
 
-// verified reads and verifies the results of both ends and, if they are new, that they can be summarized.
+// verified reads and verifies both results and, if they are new, that they can be summarized.
 func (r *Reconciler) verified(ctx context.Context, w *world, name string, isNew bool) (result.Stored, *corev1.ConfigMap, error) {
 	fail := func(err error) (result.Stored, *corev1.ConfigMap, error) { return result.Stored{}, nil, err }
 	client, clientSeen, clientErr := r.takeEnd(ctx, w, w.ends()[1])
@@ -218,7 +218,7 @@ func (r *Reconciler) takeResult(ctx context.Context, w *world, p *corev1.Pod, ro
 	defer log.Close()
 	framed, err := result.ReadFrame(log)
 	if errors.Is(err, result.ErrMissing) && w.sinceEnd() <= peerGrace {
-		// A kubelet whose container runtime does not answer writes its error into the log. The agent succeeded, so that there is a result.
+		// The kubelet wrote its runtime's error into the log; the agent succeeded.
 		return result.Framed{}, fmt.Errorf("reading the log of pod %s: %s", p.Name, err) //nolint:errorlint // whether the result is missing is still open
 	}
 	if err != nil {

@@ -3,10 +3,10 @@
 // There is a LatencyVerification for each node of a gate, which alone holds the state of that node.
 // Two reconcilers share the work:
 //
-//	Verifications  one node: observe, decide, next (the transition table), report, enforce: marks and hold pod
-//	Gates          one gate: observe, place (turns.Choose, among the pairs with room), start, summarize, report
+//	Verifications  one node: observe, decide, next (the transition table), report, enforce
+//	Gates          one gate: observe, place (turns.Choose, with room), start, summarize, report
 //
-// The decisions are pure: decide and the table in this package, and whose turn it is in internal/turns.
+// The decisions are pure: decide and the table here, and whose turn it is in internal/turns.
 // What a node shows is written by marks.go, hold.go and enforce.go, and by nothing else.
 //
 // The states of a node:
@@ -105,7 +105,7 @@ func (r *Gates) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	}
 	next = queue.Soonest(next, again)
 	chosen := r.place(ctx, all)
-	// An error with one node is returned after the report, and does not prevent the measurement of other nodes.
+	// An error with one node does not prevent the measurement of others.
 	startErr := r.start(ctx, all, chosen)
 	budgetErr := r.budget(ctx, all)
 	all.refused = cmp.Or(refusal(memberErr, startErr, budgetErr), r.Memory.firstRefusal(all.Verifications))
@@ -128,11 +128,10 @@ type snapshot struct {
 	heldUp      map[string]string // why benchmarks do not start, by the names of their nodes
 }
 
-// observe lists from the cache, but those that are being measured live, so that no slot and no node is assigned twice.
+// observe lists from the cache, but measuring ones live: no slot or node is assigned twice.
 func (r *Gates) observe(ctx context.Context, g *v1alpha1.LatencyGate) (*snapshot, error) {
 	gates, nodes, verifications := &v1alpha1.LatencyGateList{}, &corev1.NodeList{}, &v1alpha1.LatencyVerificationList{}
 	for _, list := range []client.ObjectList{gates, nodes, verifications} {
-		// The objects are only read here, and there may be thousands.
 		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("listing the objects that the gate needs: %w", err)
 		}
@@ -145,7 +144,7 @@ func (r *Gates) observe(ctx context.Context, g *v1alpha1.LatencyGate) (*snapshot
 	return s, r.observeHeldUp(ctx, s, measuring.Items)
 }
 
-// refusal returns the first error that is not a conflict, which another reconcile solves; empty if there is none.
+// refusal returns the first error that no other reconcile solves, or nothing.
 func refusal(all ...error) string {
 	for _, err := range all {
 		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
@@ -166,13 +165,13 @@ func (r *Gates) members(ctx context.Context, s *snapshot) (time.Duration, error)
 		}
 		v := &v1alpha1.LatencyVerification{
 			ObjectMeta: metav1.ObjectMeta{
-				// The gate does not own it: the garbage collector would delete the accepted results with the gate.
+				// Not the gate's: its deletion would take the accepted results along.
 				Name:       v1alpha1.VerificationName(s.Gate.Name, node.Name),
 				Finalizers: []string{v1alpha1.FinalizerNode},
 			},
 			Spec: v1alpha1.LatencyVerificationSpec{GateName: s.Gate.Name, NodeName: node.Name},
 		}
-		// An existing one is either ours, and not in the cache yet, or an earlier gate's that is being deleted.
+		// It is ours, but not in the cache yet, or an earlier gate's.
 		if err := r.Client.Create(controllers.With(ctx, "node", node.Name), v); err != nil && !apierrors.IsAlreadyExists(err) && first == nil {
 			first = fmt.Errorf("creating the LatencyVerification of node %s: %w", node.Name, err)
 		}
@@ -238,7 +237,7 @@ func (r *Gates) measure(ctx context.Context, g *v1alpha1.LatencyGate, begin turn
 	b := turns.Benchmark(g, v, begin.Peer, v.Status.Number+1)
 	switch err := r.Client.Create(controllers.With(ctx, "node", v.Spec.NodeName), b); {
 	case apierrors.IsAlreadyExists(err):
-		// Another client created it, or a manager that died before it could record it: the number is taken.
+		// Another client or a manager that died created it: the number is taken.
 		return cmp.Or(r.take(ctx, v, step{event: eventNameTaken}), conflict(v))
 	case err != nil: // The node keeps its state, and its place in the queue.
 		return r.take(ctx, v, step{event: eventRefused, reason: v1alpha1.ReasonBenchmarkRefused, message: fmt.Sprintf(
@@ -257,7 +256,7 @@ func (r *Gates) measure(ctx context.Context, g *v1alpha1.LatencyGate, begin turn
 		},
 	})
 	if apierrors.IsConflict(err) {
-		// No status names it. Later, it would have pods.
+		// No status names it; later, it would have pods.
 		err = errors.Join(err, controllers.Delete(ctx, r.Client, b, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 	}
 	return err
@@ -272,7 +271,7 @@ func (r *Gates) report(ctx context.Context, old, g *v1alpha1.LatencyGate) error 
 	return err
 }
 
-// finalize waits until the controller of the verifications has released the nodes. Until then, the gate says what prevents it.
+// finalize waits for the release of the nodes; until then, the gate says what prevents it.
 func (r *Gates) finalize(ctx context.Context, g *v1alpha1.LatencyGate) error {
 	list := &v1alpha1.LatencyVerificationList{}
 	if err := r.Live.List(ctx, list, client.MatchingFields{"spec.gateName": g.Name}); err != nil {
@@ -292,7 +291,7 @@ func (r *Gates) finalize(ctx context.Context, g *v1alpha1.LatencyGate) error {
 	return patchFinalizer(ctx, r.Client, g, controllerutil.RemoveFinalizer)
 }
 
-// SetupWithManager registers the controller. A change of any gate matters to all, because gates may give or take nodes.
+// SetupWithManager registers the controller. A change of one gate may give or take nodes of others.
 func (r *Gates) SetupWithManager(mgr ctrl.Manager) error {
 	r.Client = controllers.Logged(r.Client)
 	allGates := func(ctx context.Context, _ client.Object) []reconcile.Request {
@@ -339,7 +338,7 @@ func gathered(requests func(context.Context, client.Object) []reconcile.Request)
 	}
 }
 
-// heldUp returns why a benchmark does not start, or waits for another attempt; empty if it waits only for its turn, or runs.
+// heldUp returns why a benchmark does not start, or waits for another attempt, besides its turn.
 func heldUp(b *v1alpha1.LatencyBenchmark) string {
 	if b.Finished() {
 		return ""
@@ -378,15 +377,15 @@ var gateChanges = controllers.Updates(func(before, after *v1alpha1.LatencyGate) 
 	return before.Generation != after.Generation || before.Status.Unsettled != after.Status.Unsettled || before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() || len(before.Finalizers) != len(after.Finalizers)
 })
 
-// stateChanges passes changes of a status, and of the finalizers, for which a gate that is being deleted waits.
+// stateChanges passes changes of a status, and of the finalizers, which a deleted gate awaits.
 var stateChanges = controllers.Updates(func(before, after *v1alpha1.LatencyVerification) bool {
 	return !equality.Semantic.DeepEqual(before.Status, after.Status) || len(before.Finalizers) != len(after.Finalizers)
 })
 
 var nodeChanges = controllers.Updates(func(before, after *corev1.Node) bool { return !sameNode(before, after) })
 
-// suppliersFor is how long suppliers count after they were read, and longer if the reading takes
-// long: any user may create DaemonSets.
+// suppliersFor is how long suppliers count; longer if the reading takes long: any user may create
+// DaemonSets.
 const suppliersFor = 10 * time.Second
 
 func (r *Gates) observeSettling(ctx context.Context, s *snapshot) (time.Duration, error) {
@@ -430,7 +429,7 @@ func (s *snapshot) cannotSettle(reason, message string) {
 	s.unsettled = new(v1alpha1.Condition(v1alpha1.ConditionOperational, metav1.ConditionFalse, reason, message))
 }
 
-// get reads the suppliers, unless that was a moment ago. A kind that does not exist, or that the manager may not list, has none.
+// get reads the suppliers unless it just did. A missing or forbidden kind has none.
 func (c *suppliers) get(ctx context.Context, live client.Reader, now time.Time) ([]preflight.Supplier, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -20,7 +20,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
-// enforce brings marks, benchmarks and hold pod in line with the status, each by itself.
 func (r *Verifications) enforce(ctx context.Context, w *world, v *v1alpha1.LatencyVerification, p turns.Publication) (time.Duration, error) {
 	publishes, err := r.publishes(ctx, w, p)
 	if err != nil {
@@ -50,7 +49,7 @@ func (r *Verifications) writeMarkFailures(ctx context.Context, before, v *v1alph
 	return err
 }
 
-// publishes reports whether the gate owns the node, or no gate does and no other retained verification holds it back.
+// publishes reports whether the gate owns the node, or no gate does and no record holds it.
 func (r *Verifications) publishes(ctx context.Context, w *world, p turns.Publication) (bool, error) {
 	if w.node == nil {
 		return false, nil
@@ -65,7 +64,7 @@ func (r *Verifications) publishes(ctx context.Context, w *world, p turns.Publica
 	return !slices.ContainsFunc(others, func(o v1alpha1.LatencyVerification) bool { return !o.Status.State.Passed() }), nil
 }
 
-// others returns the other verifications of the same node, read live, that are neither being deleted nor only records.
+// others returns, live, the node's other verifications, without deleted ones and mere records.
 func (r *Verifications) others(ctx context.Context, v *v1alpha1.LatencyVerification) ([]v1alpha1.LatencyVerification, error) {
 	list := &v1alpha1.LatencyVerificationList{}
 	if err := r.Live.List(ctx, list, client.MatchingFields{"spec.nodeName": v.Spec.NodeName}); err != nil {
@@ -76,7 +75,7 @@ func (r *Verifications) others(ctx context.Context, v *v1alpha1.LatencyVerificat
 	}), nil
 }
 
-// observeHold records in the metrics how long it took to hold back a node that changed. node is the Node before it was marked.
+// observeHold measures how long it took to hold a changed node back. node is the Node before.
 func (r *Verifications) observeHold(node *corev1.Node, v *v1alpha1.LatencyVerification, p turns.Publication) {
 	c, ready := turns.NodeCondition(node, v1alpha1.NodeConditionVerified), turns.NodeCondition(node, corev1.NodeReady)
 	changed := p.HoldsBack() && v.Status.Verified().Reason == v1alpha1.ReasonIdentityChanged
@@ -85,7 +84,7 @@ func (r *Verifications) observeHold(node *corev1.Node, v *v1alpha1.LatencyVerifi
 	}
 }
 
-// prune deletes the node's benchmarks that the status does not name. Those with a higher number are being created.
+// prune deletes the node's benchmarks that the status does not name, but not those being created.
 func (r *Verifications) prune(ctx context.Context, namespace string, v *v1alpha1.LatencyVerification) error {
 	list := &v1alpha1.LatencyBenchmarkList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{indexOwner: string(v.UID)}); err != nil {
@@ -103,14 +102,14 @@ func (r *Verifications) prune(ctx context.Context, namespace string, v *v1alpha1
 	return nil
 }
 
-// needed reports whether a status refers to a benchmark with a UID: another one of the same name is not needed.
+// needed reports whether a status refers to a benchmark by its UID, not by its name.
 func needed(s v1alpha1.LatencyVerificationStatus, uid string) bool {
 	return s.Benchmark != nil && s.Benchmark.UID == uid || s.Accepted != nil && s.Accepted.UID == uid ||
 		slices.ContainsFunc(s.History, func(r v1alpha1.VerificationResult) bool { return r.UID == uid })
 }
 
-// finalize removes the finalizer when the marks are right for the time after the verification. The hold pod and the benchmarks are deleted
-// with the verification, which owns them. While a mark is refused, the verification remains and says so.
+// finalize removes the finalizer once the marks are right for afterwards, and says what is refused.
+// The hold pod and the benchmarks have the verification as their owner.
 func (r *Verifications) finalize(ctx context.Context, v *v1alpha1.LatencyVerification, node *corev1.Node, gates []v1alpha1.LatencyGate) (time.Duration, error) {
 	if !controllerutil.ContainsFinalizer(v, v1alpha1.FinalizerNode) {
 		return 0, nil
@@ -148,8 +147,8 @@ func (r *Verifications) release(ctx context.Context, v *v1alpha1.LatencyVerifica
 
 const defaultRetention = time.Hour // spec.releaseAfter's default, for a gate that is gone
 
-// dismiss releases a node whose gate is gone. It keeps accepted results, and that the node changed or joined, for spec.releaseAfter, so that
-// a gate that is only created again, for example because a tool replaces it by force, knows them.
+// dismiss releases a node without a gate. For spec.releaseAfter it keeps accepted results, and that
+// the node changed or joined, for a gate that a tool created again.
 func (r *Verifications) dismiss(ctx context.Context, w *world, v *v1alpha1.LatencyVerification, gates []v1alpha1.LatencyGate) (time.Duration, error) {
 	unchanged := w.node != nil && identity.Recorded(&v.Status).Compare(v, types.UID(v.Status.GateUID), w.subject(), w.now).Stale == ""
 	if v.Status.State == "" || v.Status.Accepted == nil && v.Status.Preexisting && unchanged {
@@ -174,7 +173,7 @@ func (r *Verifications) dismiss(ctx context.Context, w *world, v *v1alpha1.Laten
 				return again, err
 			}
 		}
-		// Namespace and hold pod are those of the gate, which is still there unless a user removed its finalizer.
+		// The namespace is the gate's, which exists unless a user removed its finalizer.
 		if w.gate != nil && !w.ofEarlierGate() {
 			if _, err := r.hold(ctx, w, v); err != nil {
 				return 0, err
@@ -196,7 +195,6 @@ func (r *Verifications) dismiss(ctx context.Context, w *world, v *v1alpha1.Laten
 	return 0, controllers.Delete(ctx, r.Client, v)
 }
 
-// afterwards returns the marks of a Node when one of its verifications is gone.
 func (r *Verifications) afterwards(ctx context.Context, v *v1alpha1.LatencyVerification, node *corev1.Node, gates []v1alpha1.LatencyGate) (turns.Publication, error) {
 	others, err := r.others(ctx, v)
 	if err != nil {

@@ -19,7 +19,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
-// world is the input of decide: one node of one gate.
 type world struct {
 	now          time.Time
 	gate         *v1alpha1.LatencyGate
@@ -29,24 +28,22 @@ type world struct {
 	benchmark    *v1alpha1.LatencyBenchmark // of status.benchmark, with its UID; nil if it is gone
 	edited       bool
 	others       []sessions.Node // of the gate's other nodes, if they were read
-	// formers are the verifications of the same machine under other Node names, if they were read.
-	formers []*v1alpha1.LatencyVerification
-	// otherPeer is true if the node could be measured with another peer, and peerVerified if the peer of a
-	// finished benchmark has been verified since it began.
+	formers      []*v1alpha1.LatencyVerification
+	// otherPeer: the node could be measured with another peer; peerVerified: the peer of a finished
+	// benchmark has been verified since it began.
 	otherPeer, peerVerified bool
 	named                   *v1alpha1.LatencyBenchmark // of spec.accept; nil if there is none
 	baselineTrouble         string                     // a defect of the accepted result; or empty
 }
 
-// step is the step that decide chose, or that the gate takes, and why.
 type step struct {
 	event nodeEvent
-	// reason and message belong to the new state or, with eventNotAccepted and eventReleased, to a Kubernetes event.
+	// reason and message are of the new state, or of an event (eventNotAccepted, eventReleased).
 	reason, message string
 	changed         []v1alpha1.IdentityChange // what made the node unverified, for eventChanged
 	chosen          bool                      // a user may have chosen what was measured
 	outcome         v1alpha1.VerdictOutcome   // of the benchmark; empty if it does not count
-	// suspect is the peer with which the node failed, for eventOtherPeer, and benchmark the one that was created, for eventStarted.
+	// suspect is the peer of a failure (eventOtherPeer), benchmark the new one (eventStarted).
 	suspect   string
 	benchmark *v1alpha1.VerificationBenchmark
 	retained  *v1alpha1.Retention // why the verification is kept, for eventDismissed
@@ -57,14 +54,14 @@ const (
 	maxDiscarded  = 2                // benchmarks created again after users deleted or edited them
 	patience      = 5 * time.Minute  // without progress, while other nodes wait for the slot
 	queuePatience = 30 * time.Minute // for other benchmarks, each of which has its own limit
-	// cellAllowance and runAllowance exceed the time that the benchmark's own deadlines allow for each cell and for a run.
+	// The allowances exceed what the benchmark's own deadlines allow for a cell and for a run.
 	cellAllowance, runAllowance = 30 * time.Second, 15 * time.Minute
 )
 
 // decide chooses the next step for a node. It is pure.
 //
-// Only a result that passed, or was accepted manually, leads to Verified. Decisions that depend on the time only hold a
-// node back, except that a node that its gate does not select is released after spec.releaseAfter.
+// Only a result that passed, or was accepted by a user, leads to Verified. What depends on the time
+// only holds a node back, except that one not selected is released after spec.releaseAfter.
 func decide(w *world) step {
 	v := w.verification
 	left := w.retainedFor()
@@ -90,15 +87,14 @@ func (w *world) disowned() bool { return w.owner == nil || w.owner.Name != w.gat
 
 func (w *world) ofEarlierGate() bool { return ofEarlierGate(w.verification, w.gate) }
 
-// ofEarlierGate reports whether a verification is of another gate than the given one, of its name.
 func ofEarlierGate(v *v1alpha1.LatencyVerification, gate *v1alpha1.LatencyGate) bool {
 	return v.Status.GateUID != "" && v.Status.GateUID != string(gate.UID)
 }
 
 const lookAgain = 30 * time.Second // between the two looks after which a node is released
 
-// retainedFor returns how long a node that the gate lost is still retained: at most spec.releaseAfter, even if a clock went back, and
-// until a second look has found that this is over, because a clock may have jumped. A Node that registered again is retained from then on.
+// retainedFor returns how long a lost node stays retained: at most spec.releaseAfter, until a
+// second look finds it over, as clocks jump. A Node that registered again is retained from then on.
 func (w *world) retainedFor() time.Duration {
 	whole, r := w.gate.Spec.ReleaseAfter.Duration, w.verification.Status.Retained
 	if r == nil || r.Reason == v1alpha1.ReasonNodeDeleted && w.node != nil {
@@ -119,7 +115,6 @@ func leftOf(r *v1alpha1.Retention, whole time.Duration, now time.Time) time.Dura
 	}
 }
 
-// look notes the first look that found that a retention is over.
 func look(r *v1alpha1.Retention, now time.Time) {
 	switch over := !now.Before(r.EndTime.Time); {
 	case !over || r.DueTime != nil && r.DueTime.After(now):
@@ -129,8 +124,8 @@ func look(r *v1alpha1.Retention, now time.Time) {
 	}
 }
 
-// keepsFail reports whether a requested deletion must wait for a Pass, because accepted results would be forgotten, or that the
-// node is not as the gate found it, which it would be for the next verification.
+// keepsFail reports whether a deletion must wait for a Pass: it would forget accepted results, or
+// that the node is not as the gate found it.
 func (w *world) keepsFail() bool {
 	v := w.verification
 	if w.gate == nil || !w.gate.DeletionTimestamp.IsZero() || w.node == nil || w.disowned() || w.ofEarlierGate() ||
@@ -191,7 +186,7 @@ func requested(by *v1alpha1.UserRequest) step {
 	return step{event: eventDue, reason: v1alpha1.ReasonVerifyRequested, message: fmt.Sprintf("%s requested it: %s", by.RequestedBy, v1alpha1.FieldVerify)}
 }
 
-// findings are the reasons of verdicts that say something about the node, or may: what failed may be its own doing.
+// findings are the reasons of verdicts that may be the node's own doing.
 var findings = []string{v1alpha1.ReasonInconclusive, v1alpha1.ReasonBenchmarkFailed, v1alpha1.ReasonSlowerThanGroup}
 
 // orGivenBack returns the step that gives a node back if this one ends its turn without a result.
@@ -204,7 +199,7 @@ func (s step) orGivenBack(turn *v1alpha1.Turn) step {
 	return step{event: eventGivenBack, reason: s.reason, message: "its turn ended without a result, and the node is verified as before: " + s.message, again: s.again}
 }
 
-// recreated forgets the results only if the machine is known to be another one: otherwise a Fail would go with the Node object.
+// recreated forgets the results only of another machine: else a Fail would go with the Node object.
 func (w *world) recreated() step {
 	was, is := w.verification.Status.SystemUUID, w.node.Status.NodeInfo.SystemUUID
 	s := step{event: eventReturned, reason: v1alpha1.ReasonNodeReplaced, message: "the Node was deleted and created again"}
@@ -217,7 +212,7 @@ func (w *world) recreated() step {
 	return s
 }
 
-// changed reports the difference from the accepted identity, which may have arisen in several steps.
+// changed reports the difference from the accepted identity, which may have taken several steps.
 func changed(w *world, current map[string]string, found []v1alpha1.IdentityChange) step {
 	if accepted := w.verification.Status.Accepted; accepted != nil {
 		if all := identity.Changes(accepted.Identity, current); len(all) > 0 {
@@ -257,7 +252,7 @@ func accept(w *world, request v1alpha1.AcceptRequest, current map[string]string)
 	return step{event: eventAccepted, reason: v1alpha1.ReasonAcceptedByHand, message: fmt.Sprintf("%s was accepted manually, with outcome %s", name, known.Outcome)}
 }
 
-// specDigest returns a digest of a benchmark's spec without its priority, which may be edited because it changes no result.
+// specDigest digests a spec without its priority, which changes no result and may be edited.
 func specDigest(spec v1alpha1.LatencyBenchmarkSpec) (string, error) {
 	spec.Priority = 0
 	return result.Digest(spec)
@@ -321,14 +316,14 @@ func measuring(w *world) step {
 	}
 }
 
-// discards are the outcomes with which a user who may write pods, or run a command in one, can end an attempt. Some have other causes, too:
-// then a node is measured once more.
+// discards are the outcomes with which a user who may write pods, or run a command in one, can end
+// an attempt. Where the cause was another, a node is measured once more.
 var discards = []string{
 	v1alpha1.OutcomePodLost, v1alpha1.OutcomeSuspended, v1alpha1.OutcomeNodeLost, v1alpha1.OutcomeAgentFailed, v1alpha1.OutcomeDeadlineExceeded,
 	v1alpha1.OutcomeNameTaken, v1alpha1.OutcomeResultMissing, v1alpha1.OutcomeResultCorrupt, v1alpha1.OutcomeOOMKilled,
 }
 
-// discarded returns which attempt a user may have ended because of what it was about to measure; empty if there is none.
+// discarded returns the attempt that a user may have ended to avoid its result; empty if none.
 func discarded(b *v1alpha1.LatencyBenchmark) string {
 	measured := map[string]bool{}
 	for _, a := range b.Status.Attempts {
@@ -343,7 +338,6 @@ func discarded(b *v1alpha1.LatencyBenchmark) string {
 	return ""
 }
 
-// unfinished abandons a benchmark without progress after a while, because other nodes wait for its slot.
 func unfinished(w *world) step {
 	b := w.benchmark
 	message := "its status has no condition yet"
@@ -370,7 +364,6 @@ func unfinished(w *world) step {
 	return waits(w, since, limit, v1alpha1.ReasonNoProgress, message)
 }
 
-// progress returns when a part of the node's benchmark last started or ended.
 func progress(w *world) time.Time {
 	last := w.verification.Status.Benchmark.StartTime.Time
 	note := func(t time.Time) {
@@ -395,7 +388,7 @@ func progress(w *world) time.Time {
 	return last
 }
 
-// runPatience exceeds the benchmark's own deadlines for a run; it is for a benchmark that no manager reconciles.
+// runPatience exceeds the benchmark's own deadline; it is for one that no manager reconciles.
 func runPatience(spec v1alpha1.LatencyBenchmarkSpec) time.Duration {
 	var longest time.Duration
 	for _, v := range plan.Variants(spec) {
@@ -409,12 +402,12 @@ func waits(w *world, since time.Time, limit time.Duration, reason, message strin
 	if left := limit - w.now.Sub(since); left > 0 {
 		return step{event: eventNothing, again: min(left, limit)}
 	}
-	// It has no result that could be judged, so that it has no outcome.
+	// There is no result to be judged, and so no outcome.
 	return step{event: eventHeldUp, reason: reason, message: fmt.Sprintf("LatencyBenchmark %s with peer %s was abandoned after %s without progress (%s)",
 		w.benchmark.Name, w.verification.Status.Benchmark.Peer, limit, message)}
 }
 
-// accepted returns the step for a Pass. It is provisional where too little is known of how much boots differ.
+// accepted returns the step for a Pass, provisional where too little is known of other boots.
 func accepted(w *world, message string) step {
 	s := step{event: eventPassed, outcome: v1alpha1.VerdictPass, reason: v1alpha1.ReasonPassed, message: message}
 	r, current := sessionOf(w.benchmark).Reference, w.verification.Status.Benchmark
@@ -463,7 +456,7 @@ func boundsLatency(c *v1alpha1.Criteria) bool {
 	})
 }
 
-// failed lets a node fail only with two peers, if there are two: one measurement does not show which of the two nodes is slow.
+// failed fails a node only with two peers, if there are: one pair does not show which node is slow.
 func failed(w *world, reason, message string) step {
 	current, suspect := w.verification.Status.Benchmark, w.verification.Status.SuspectPeer
 	doubt := ""
@@ -486,7 +479,7 @@ func failed(w *world, reason, message string) step {
 	return step{event: eventFailed, outcome: v1alpha1.VerdictFail, reason: reason, message: message}
 }
 
-// inconclusive does not measure again: the benchmark has had all of its looks, and another one would add to its error.
+// inconclusive does not measure again: another look would add to the error.
 func inconclusive(reason, message string) step {
 	return step{event: eventUndecided, outcome: v1alpha1.VerdictInconclusive, reason: reason, message: message}
 }
@@ -498,22 +491,21 @@ func measuredAgain(w *world, reason, message string) step {
 	return step{event: eventUndecided, reason: reason, message: message + ", repeatedly; request a new measurement when that has stopped: " + v1alpha1.FieldVerify}
 }
 
-// clusterFaults are the outcomes of attempts whose pods the cluster did not start, or removed.
 var clusterFaults = []string{
 	v1alpha1.OutcomeEvicted, v1alpha1.OutcomeNodeLost, v1alpha1.OutcomePodLost, v1alpha1.OutcomePodRefused, v1alpha1.OutcomeNetworkRefused,
 	v1alpha1.OutcomeStoreRefused, v1alpha1.OutcomeUnschedulable, v1alpha1.OutcomeImagePullFailed, v1alpha1.OutcomeUnexpectedAdmission,
 	v1alpha1.OutcomeAdmissionRejected, v1alpha1.OutcomeDevicePluginUnavailable, v1alpha1.OutcomeStartTimeout,
 }
 
-// lentFaults are further outcomes that give a verified, unchanged node back after its turn: what the pods need was not provided, or the
-// operator was away. All others may be the node's own doing.
+// lentFaults are further outcomes after which a node in its turn is given back: the pods lacked
+// something, or the operator was away. All others may be the node's own doing.
 var lentFaults = []string{
 	v1alpha1.OutcomeNetworkFailed, v1alpha1.OutcomeNetworkMissing, v1alpha1.OutcomeNetworkChanged, v1alpha1.OutcomeProfileInvalid,
 	v1alpha1.OutcomeContainerConfig, v1alpha1.OutcomeToolMissing, v1alpha1.OutcomeVersionMismatch, v1alpha1.OutcomeOccupationExceeded,
 }
 
-// benchmarkFailed measures a node again if the cluster is the cause. A user who deletes pods can choose the results that are completed, so
-// that a benchmark that had results and lost a pod is repeated at most maxDiscarded times.
+// benchmarkFailed measures again if the cluster is the cause. A user who deletes pods chooses
+// results: a benchmark with results that lost a pod is repeated at most maxDiscarded times.
 func benchmarkFailed(w *world) step {
 	b := w.benchmark
 	message := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded).Message

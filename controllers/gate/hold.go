@@ -26,7 +26,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
-// maxPodName is the maximum length of a host name, because a pod's name becomes its host name.
+// maxPodName is the maximum length of a host name, which a pod's name becomes.
 const maxPodName = 63
 
 // The digest distinguishes nodes a.b and a-b, and node b-c of gate a from node c of gate a-b.
@@ -35,12 +35,12 @@ func holdPodName(gate, node string) string {
 	return turns.ObjectName(gate, node, fmt.Sprintf("-%x-hold", sum[:4]), maxPodName)
 }
 
-// labelDrain makes the drain of Cluster API skip a pod. A hold pod is created again as soon as it is gone, so that it would not end.
+// labelDrain makes Cluster API's drain skip a pod that would be created again for ever.
 const labelDrain = "cluster.x-k8s.io/drain"
 
-// holdPodOf returns the hold pod of a node: always Running, and Ready only while the node is verified. Some operators look at its condition
-// Ready, which waits for the condition that this controller sets; others, such as NVIDIA's k8s-operator-libs, look at whether its
-// containers are ready, for which it has a probe. A probe cannot change, so that the pod is created again for another state.
+// holdPodOf returns a node's hold pod: always Running, Ready only while the node is verified. Some
+// operators look at its condition Ready, which this controller sets, others, such as NVIDIA's
+// k8s-operator-libs, at its containers' probe, which cannot change: the pod is created again.
 func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, image string, pull corev1.PullPolicy, serviceAccount string) *corev1.Pod {
 	labels := turns.LabelsOf(v)
 	labels[v1alpha1.LabelHold] = "true"
@@ -60,7 +60,7 @@ func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, imag
 			Containers: []corev1.Container{{
 				Name: "hold", Image: image, ImagePullPolicy: pull,
 				Command: []string{pods.Agent, "hold"}, ReadinessProbe: probeOf(gate, v),
-				// No CPU, whatever a LimitRange has: it could take a whole CPU from other pods.
+				// No CPU, whatever a LimitRange has: it could take a whole one from other pods.
 				Resources: corev1.ResourceRequirements{
 					Requests: corev1.ResourceList{corev1.ResourceCPU: {}, corev1.ResourceMemory: resource.MustParse("16Mi")},
 					Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")},
@@ -72,9 +72,9 @@ func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, imag
 	return pod
 }
 
-// probeOf returns a probe that fails while the node is held back. On a verified node it compares the boot and the kernel that the container
-// sees with the verified ones: after a boot the kubelet runs the container again, and it does not become ready, whether or not a manager
-// runs. Any other node has no probe, because a kubelet that has started less than a period ago waits up to a period before the first one.
+// probeOf returns a probe that fails while the node is held back. On a verified node it compares
+// boot and kernel with the verified ones: after a boot, the container does not become ready even
+// without a manager. Others have none: a kubelet delays a first probe by up to a period.
 func probeOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) *corev1.Probe {
 	probe := &corev1.Probe{
 		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{pods.Agent, "unverified"}}},
@@ -102,12 +102,12 @@ func probes(pod *corev1.Pod) []string {
 	return pod.Spec.Containers[0].ReadinessProbe.Exec.Command
 }
 
-// ownsHoldPod reports whether the verification may delete a pod. Anyone can write an owner, which proves nothing else.
+// ownsHoldPod reports whether the verification may delete a pod; an owner proves nothing else.
 func ownsHoldPod(v *v1alpha1.LatencyVerification, pod *corev1.Pod) bool {
 	return pod != nil && (metav1.IsControlledBy(pod, v) || v.Status.HoldPod != nil && v.Status.HoldPod.UID == string(pod.UID))
 }
 
-// forged returns why a pod is not the hold pod as the gate created it. Only another image lets another program decide whether it is ready.
+// forged returns why a pod is not as the gate created it; another image would decide its readiness.
 func forged(v *v1alpha1.LatencyVerification, pod, want *corev1.Pod) string {
 	recorded := v.Status.HoldPod
 	switch {
@@ -225,7 +225,7 @@ func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyV
 	case s.do == holdDelete, apierrors.IsConflict(err), apierrors.IsNotFound(err) && pod != nil:
 		return turns.OfNode.Left(v.Status.HoldPodFailure, w.now), err
 	default:
-		// A refusal is retried after at most a minute, because a node that changed must be held back.
+		// The pause is at most a minute: a node that changed must be held back.
 		rest(turns.OfMark, v1alpha1.ReasonHoldPodRefused, fmt.Sprintf("cannot be %s: %v", s.do, err))
 	}
 	return turns.OfNode.Left(v.Status.HoldPodFailure, w.now), nil
@@ -244,7 +244,7 @@ func (r *Verifications) applyHold(ctx context.Context, w *world, v *v1alpha1.Lat
 	case holdDelete:
 		return controllers.Delete(ctx, r.Client, pod)
 	case holdReplace:
-		// If it cannot be deleted, its condition holds the node back.
+		// If that fails, its condition holds the node back.
 		var err error
 		if v.Status.State != v1alpha1.VerificationVerified {
 			err = r.holdCondition(ctx, pod, w.gate, v)
@@ -308,8 +308,8 @@ func (r *Verifications) holdCondition(ctx context.Context, pod *corev1.Pod, gate
 
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;create;update;delete
 
-// budgetOf returns the PodDisruptionBudget over the hold pods of a gate with a number of nodes. Its minimum is a number, because the
-// disruption controller computes every other limit from the scale of the pods' controllers, and a LatencyVerification has none.
+// budgetOf returns the PodDisruptionBudget over a gate's hold pods. Only a number works as its
+// minimum: for others, the disruption controller needs an owner with a scale.
 func budgetOf(gate *v1alpha1.LatencyGate, nodes int) *policyv1.PodDisruptionBudget {
 	owner := metav1.NewControllerRef(gate, v1alpha1.GroupVersion.WithKind("LatencyGate"))
 	owner.BlockOwnerDeletion = nil // to block the deletion of a gate would need one more right
@@ -326,7 +326,7 @@ func budgetOf(gate *v1alpha1.LatencyGate, nodes int) *policyv1.PodDisruptionBudg
 		Spec: policyv1.PodDisruptionBudgetSpec{
 			MinAvailable: new(intstr.FromInt32(least)),
 			Selector:     &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.LabelHold: "true", v1alpha1.LabelGate: gate.Name}},
-			// A node that is not verified may be drained in order to repair it.
+			// A node that is not verified may be drained for repair.
 			UnhealthyPodEvictionPolicy: new(policyv1.AlwaysAllow),
 		},
 	}

@@ -35,9 +35,9 @@ type publisher struct {
 
 const fieldManager = client.FieldOwner("tailgate-gate")
 
-// publish writes each mark independently of the others. A taint is added before the condition is written, and removed after it, so that no
-// pod is admitted while the condition is False. Marks that release a node are written only to the version that was read: another gate may
-// have begun to hold it back. It returns a conflict; all other errors are outcomes.
+// publish writes each mark by itself: a taint before the condition, and off after it, so that no
+// pod is admitted while the condition is False. A release is written only to the version that was
+// read: another gate may hold the node by now. It returns a conflict; other errors are outcomes.
 func (b *publisher) publish(ctx context.Context, node *corev1.Node) error {
 	b.outcomes = map[v1alpha1.NodeMark]error{}
 	if b.p.HoldsBack() {
@@ -52,7 +52,7 @@ func (b *publisher) publish(ctx context.Context, node *corev1.Node) error {
 	return b.publishMetadata(ctx, node)
 }
 
-// record notes the outcome of a write that returned a Node. It returns a conflict. A Node that is gone needs no marks.
+// record notes the outcome of a write, and returns a conflict. A Node that is gone needs no marks.
 func (b *publisher) record(mark v1alpha1.NodeMark, written *corev1.Node, err error) error {
 	switch {
 	case apierrors.IsConflict(err):
@@ -66,7 +66,7 @@ func (b *publisher) record(mark v1alpha1.NodeMark, written *corev1.Node, err err
 	return nil
 }
 
-// publishMetadata writes label and taint. If they are refused together, it writes each alone.
+// publishMetadata writes label and taint; if refused together, each alone.
 func (b *publisher) publishMetadata(ctx context.Context, node *corev1.Node) error {
 	wanted := slices.DeleteFunc([]v1alpha1.NodeMark{v1alpha1.MarkLabel, v1alpha1.MarkTaint}, func(mark v1alpha1.NodeMark) bool {
 		return !slices.Contains(b.marks, mark) || b.p.Has(node, mark)
@@ -94,8 +94,8 @@ func (b *publisher) publishMetadata(ctx context.Context, node *corev1.Node) erro
 	return nil
 }
 
-// writeMetadata writes label, taint or both to the version of the Node that was read. Taints are a list that can only be replaced.
-// Because Nodes have many other writers, a write that holds a node back is repeated after a conflict.
+// writeMetadata writes label and taint to the version that was read: taints are a list to be
+// replaced. A write that holds back is repeated after a conflict: Nodes have many other writers.
 func (b *publisher) writeMetadata(ctx context.Context, node *corev1.Node, group []v1alpha1.NodeMark) (*corev1.Node, error) {
 	current, written := node, &corev1.Node{}
 	again := func(err error) bool { return b.p.HoldsBack() && apierrors.IsConflict(err) }
@@ -129,7 +129,7 @@ func (b *publisher) writeMetadata(ctx context.Context, node *corev1.Node, group 
 	return written, err
 }
 
-// publishCondition writes the conditions, only to the given version of the Node unless it is empty, and returns the Node.
+// publishCondition writes the conditions, to the given version if any, and returns the Node.
 func (b *publisher) publishCondition(ctx context.Context, node *corev1.Node, version string) (*corev1.Node, error) {
 	wanted := b.p.Conditions(node)
 	if !slices.Contains(b.marks, v1alpha1.MarkCondition) || len(wanted) == 0 {
@@ -145,7 +145,7 @@ func (b *publisher) publishCondition(ctx context.Context, node *corev1.Node, ver
 		if before := turns.NodeCondition(node, kind); before != nil && before.Status == want.Status {
 			since = before.LastTransitionTime
 		}
-		// The type leaves out an empty message, and the merge would keep the one before.
+		// The type leaves out an empty message, and the merge would keep the old one.
 		all = append(all, map[string]any{
 			"type": kind, "status": want.Status, "reason": want.Reason, "message": want.Message, "lastHeartbeatTime": b.now, "lastTransitionTime": since,
 		})
@@ -169,7 +169,7 @@ func (b *publisher) publishCondition(ctx context.Context, node *corev1.Node, ver
 var errDropped = errors.New("the API server accepted the write and dropped the mark; does a mutating webhook or policy remove it?")
 
 const (
-	// contestWindow is the time in which contestLimit changes of a mark by other clients are a contest.
+	// contestLimit changes by others within contestWindow are a contest.
 	contestWindow, contestLimit = time.Minute, 5
 )
 
@@ -218,7 +218,7 @@ var markNames = map[v1alpha1.NodeMark]string{
 	v1alpha1.MarkTaint:     "taint " + v1alpha1.NodeTaintUnverified,
 }
 
-// tell logs the marks that were written to a Node, given as it was before, and says on the Node when it is held back or released.
+// tell logs the marks written to a Node, given as it was, and says there when it is held or freed.
 func (b *publisher) tell(ctx context.Context, node *corev1.Node, v *v1alpha1.LatencyVerification) {
 	before, verified, failed := marksOf(node), v.Status.Verified(), false
 	for _, m := range turns.Marks {
@@ -259,7 +259,7 @@ func stepFailureOf(v *v1alpha1.LatencyVerification, mark v1alpha1.NodeMark) *v1a
 	return nil
 }
 
-// retryMarks lets the marks, and the hold pod, that must change now be tried at once.
+// retryMarks lets the marks that must change, and the hold pod, be tried at once.
 func retryMarks(v *v1alpha1.LatencyVerification, before, after turns.Publication, now time.Time) {
 	for i := range v.Status.MarkFailures {
 		if s := &v.Status.MarkFailures[i]; before.Value(s.Mark) != after.Value(s.Mark) {

@@ -12,8 +12,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
-// Memory is all that the two controllers keep outside the statuses. Nothing of it decides whether a
-// node is verified. A manager that starts has none of it, which costs only what the fields say.
+// Memory is all that the controllers keep outside the statuses. Nothing of it decides whether a
+// node is verified; to lose it costs only what the fields say.
 type Memory struct {
 	contests   contests  // written marks, and when others undid them; lost, seen a minute later
 	held       sync.Map  // hold pods that no status records; a restart creates them again
@@ -45,7 +45,7 @@ type shortageOf struct {
 	turns.Place
 }
 
-// addShortage notes a place without room, which is looked at less and less often while it is full.
+// addShortage notes a place without room, looked at less and less often while it is full.
 func (m *Memory) addShortage(gate string, of turns.Place, why string, now time.Time) {
 	key, since := shortageOf{gate, of}, now
 	if before, ok := m.shortages.Load(key); ok {
@@ -58,7 +58,7 @@ func (m *Memory) removeShortage(gate string, of turns.Place) {
 	m.shortages.Delete(shortageOf{gate, of})
 }
 
-// knownShortages returns those of the nodes of a gate that need not be looked at again, and forgets old ones.
+// knownShortages returns those of a gate's nodes that need no new look, and forgets old ones.
 func (m *Memory) knownShortages(gate string, now time.Time) map[turns.Place]turns.Shortage {
 	all := map[turns.Place]turns.Shortage{}
 	for key, value := range m.shortages.Range {
@@ -85,7 +85,7 @@ type contests struct {
 	written map[contested]*contest
 }
 
-// contested is a mark of a Node, and contest what was last written there, and when that was found changed.
+// contested is a mark of a Node, contest what was last written there, and when others undid it.
 type (
 	contested struct {
 		node types.UID
@@ -97,7 +97,7 @@ type (
 	}
 )
 
-// wrote notes that a value was written to a mark. It reports whether other clients have changed this value back too often.
+// wrote notes a written value, and reports whether others have changed it back too often.
 func (c *contests) wrote(node types.UID, mark v1alpha1.NodeMark, value string, now time.Time) bool {
 	c.Lock()
 	defer c.Unlock()

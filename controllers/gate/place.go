@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// maxPlacings is how often a reconcile chooses other pairs because nodes have no room. The next reconcile, after nextPlacing, continues.
+	// maxPlacings bounds how often a reconcile chooses again for lack of room; the next continues.
 	maxPlacings, nextPlacing = 4, time.Second
 	// They bound when it looks again at a node without room: it does not see others' pods.
 	looksFirst, shortageFor = 5 * time.Second, 5 * time.Minute
 )
 
-// place chooses the next pairs among nodes with room. A node that is due keeps its state till then.
-// One that waits may get a peer without room, because the benchmark says what it lacks.
+// place chooses pairs with room. A due node keeps its state till then; one that waits may get a
+// peer without room, because the benchmark says what it lacks.
 func (r *Gates) place(ctx context.Context, s *snapshot) turns.Choice {
 	if r.Cluster == nil {
 		return s.Choose(nil)
@@ -61,7 +61,7 @@ func (r *Gates) place(ctx context.Context, s *snapshot) turns.Choice {
 	}
 }
 
-// roomless returns why the benchmark of a pair would not be accepted now, and whether that is because of the peer; empty if it would.
+// roomless returns why a pair's benchmark would not be accepted now, and whether the peer is why.
 func (r *Gates) roomless(ctx context.Context, gate *v1alpha1.LatencyGate, pair turns.Start) (why string, server bool) {
 	o, err := r.Cluster.Preflight(ctx, turns.Benchmark(gate, pair.Verification, pair.Peer, pair.Verification.Status.Number+1))
 	if err == nil {

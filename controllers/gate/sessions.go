@@ -36,8 +36,8 @@ func (w *world) extend(status *v1alpha1.LatencyVerificationStatus, b *v1alpha1.L
 	}
 }
 
-// former says whether the first session of a node is slower than the one that its machine had under another Node name of the gate, or
-// cannot be compared with it although the machine is not verified there.
+// former says whether a node's first session is slower than that of its machine under another name,
+// or cannot be compared although the machine is not verified there.
 func (w *world) former() (slower, note string) {
 	tolerances := turns.Tolerances(w.gate.Spec.Template.Benchmark())
 	for _, v := range w.formers {
@@ -77,8 +77,8 @@ func (w *world) group() (slower, note string) {
 	return "", note
 }
 
-// pool sets how much sessions differ, and what the last changes did to all nodes. A change that made all nodes slower shows in no single
-// node for certain; it never changes the state of a node.
+// pool sets how much sessions differ and what changes did to all nodes, which no single node may
+// show. It never changes the state of a node.
 func (s *snapshot) pool() {
 	all := make([]sessions.Node, 0, len(s.Verifications))
 	for _, v := range s.Verifications {

@@ -19,7 +19,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
-// summarize sets a gate's status. Nodes whose state has just changed are counted with the new state, and not with the one in the cache.
+// summarize sets a gate's status, with the new states of nodes that the cache does not have yet.
 func summarize(s *snapshot, chosen turns.Choice) {
 	now := map[string]v1alpha1.VerificationState{}
 	for _, begun := range chosen.Starts {
@@ -97,7 +97,7 @@ func (s *snapshot) outlook(line *v1alpha1.NodeLine, v *v1alpha1.LatencyVerificat
 	line.Ends = text.Shorten(line.Ends, 160)
 }
 
-// doubt counts a verified node that is away, or has changed and is not held back yet, as that.
+// doubt counts a verified node that is away, or changed but not yet held back, as that.
 func (s *snapshot) doubt(line *v1alpha1.NodeLine, v *v1alpha1.LatencyVerification) {
 	node := s.Nodes[line.Name]
 	if !line.State.Passed() || node == nil {
@@ -292,7 +292,7 @@ func passed(s *snapshot) metav1.Condition {
 	return is(metav1.ConditionTrue, v1alpha1.ReasonAllVerified, "all %d nodes are verified", n.Total)
 }
 
-// gateNotices derives events from changes of the conditions. Waiting causes no event.
+// gateNotices derives events from the conditions. Waiting causes none.
 func gateNotices(old, g *v1alpha1.LatencyGate) []controllers.Notice {
 	known := slices.DeleteFunc(slices.Clone(g.Status.Conditions), func(c metav1.Condition) bool { return c.Status == metav1.ConditionUnknown })
 	return controllers.ConditionNotices(old.Status.Conditions, known, v1alpha1.ConditionOperational, v1alpha1.ConditionPassed, v1alpha1.ConditionChangeShifted)

@@ -23,7 +23,7 @@ import (
 
 type nodeEvent string
 
-// The events that change neither the state of a node nor a counter in its status.
+// The events that change neither a node's state nor a counter.
 const (
 	eventNothing  nodeEvent = "Nothing"
 	eventGone     nodeEvent = "Gone"     // the Node has not existed for spec.releaseAfter
@@ -223,7 +223,6 @@ var (
 		c.world.remember(c.status, c.world.named, c.status.Accepted.Peer, true)
 		c.world.extend(c.status, c.world.named)
 	}}
-	// record notes a result; a benchmark without an outcome has none.
 	record = effect{[]statusField{"lastMeasurementTime", "recent", "evidence", "history"}, func(c *change) {
 		if c.outcome != "" {
 			c.err = c.world.record(c.status, c.before.Benchmark, c.step)
@@ -299,12 +298,11 @@ func (e nodeEvent) begins() bool {
 	return e == eventChanged || e == eventReplaced || e == eventReturned || e == eventAdopted
 }
 
-// observed are the fields that follow what was observed of the node, whatever the event is.
 var observed = effect{[]statusField{"baselineTrouble", "retained", "gateUID", "identity", "absent", "systemUUID"}, func(c *change) {
 	w, status := c.world, c.status
 	status.BaselineTrouble, status.Retained, status.GateUID = w.baselineTrouble, w.retention(), string(w.gate.UID)
 	if w.node != nil && !c.event.begins() {
-		// Keys may have been added to the gate, or removed, and values that were unknown are known now.
+		// The gate's keys may have changed, and unknown values are known now.
 		is := w.compare()
 		status.Identity, status.Absent = is.Values, is.Absent
 		status.SystemUUID = identity.LatestUUID(w.node.Status.NodeInfo.SystemUUID, status.SystemUUID)
@@ -338,7 +336,6 @@ func (w *world) conclude(status *v1alpha1.LatencyVerificationStatus) {
 	standing.Publish(&status.Conditions, w.verification.Generation, w.now, standing.OfVerification(&v1alpha1.LatencyVerification{Status: *status}))
 }
 
-// confirm makes a verified node Away while it is not ready, and Verified again when it is.
 func (w *world) confirm(status *v1alpha1.LatencyVerificationStatus) {
 	if !status.State.Passed() || w.node == nil {
 		return
@@ -385,7 +382,7 @@ const (
 	maxStepFailurePeers = 8
 )
 
-// dismissed returns the status of a node whose gate was deleted; the accepted results are kept for a while.
+// dismissed returns the status of a node without a gate; accepted results are kept for a while.
 func (w *world) dismissed(after time.Duration) (v1alpha1.LatencyVerificationStatus, error) {
 	v := w.verification
 	s := step{event: eventDismissed, reason: v1alpha1.ReasonGateDeleted, message: fmt.Sprintf("LatencyGate %s was deleted", v.Spec.GateName)}
@@ -394,7 +391,7 @@ func (w *world) dismissed(after time.Duration) (v1alpha1.LatencyVerificationStat
 	return s.apply(w, v, *v.Status.DeepCopy(), w.now)
 }
 
-// retained returns a retention since the gate lost the node. The message has an argument, the end, and the verification's name.
+// retained returns a retention since the loss. The message has: argument, end, verification's name.
 func (w *world) retained(reason string, after time.Duration, format string, argument any) *v1alpha1.Retention {
 	r := &v1alpha1.Retention{StartTime: metav1.Time{Time: w.now}, Reason: reason}
 	owned := func(reason string) bool {

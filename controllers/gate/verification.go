@@ -110,7 +110,7 @@ func (r *Verifications) step(ctx context.Context, v *v1alpha1.LatencyVerificatio
 	return queue.Soonest(s.again, holdAgain), err
 }
 
-// holdAnyway marks a node that must be held back although its state could not be written: the next reconcile comes to the same state.
+// holdAnyway holds a node back whose state could not be written; the next reconcile finds the same.
 func (r *Verifications) holdAnyway(ctx context.Context, w *world, v *v1alpha1.LatencyVerification, p turns.Publication, cause error) error {
 	if apierrors.IsConflict(cause) || apierrors.IsNotFound(cause) || !p.HoldsBack() {
 		return cause
@@ -122,8 +122,8 @@ func (r *Verifications) holdAnyway(ctx context.Context, w *world, v *v1alpha1.La
 	return errors.Join(cause, err)
 }
 
-// observe reads the world of the node: first the Node live, then the gates, which determine its owner. Marks that release the Node
-// are only written to the version that was read, so that no other gate can have taken the node in between.
+// observe reads the Node live first, then the gates, which determine its owner. Marks that release
+// are only written to that version, so that no other gate can have taken the node in between.
 func (r *Verifications) observe(ctx context.Context, v *v1alpha1.LatencyVerification) (*world, []v1alpha1.LatencyGate, error) {
 	w := &world{now: r.Clock.Now(), verification: v}
 	var err error
@@ -144,7 +144,7 @@ func (r *Verifications) observe(ctx context.Context, v *v1alpha1.LatencyVerifica
 			return nil, nil, err
 		}
 	}
-	// A user may write any text into spec.accept; the client fails for a text that cannot be a name.
+	// A user may write any text into spec.accept; the client fails for what cannot be a name.
 	if result := acceptable(v); result != nil {
 		if w.named, err = observe.Get[v1alpha1.LatencyBenchmark](ctx, r.Live, w.gate.Spec.Namespace, result.Benchmark); err != nil {
 			return nil, nil, err
@@ -180,14 +180,12 @@ func (r *Verifications) observeBenchmark(ctx context.Context, w *world) error {
 	if w.peerVerified, err = r.stayedVerified(ctx, status.Benchmark); err != nil {
 		return err
 	}
-	// The other nodes matter for a Fail, and for the first session of a node.
 	if meta.IsStatusConditionFalse(b.Status.Conditions, v1alpha1.ConditionPassed) || len(status.Reference) == 0 && b.Status.Session != nil {
 		return r.observePeers(ctx, w)
 	}
 	return nil
 }
 
-// stayedVerified reports whether the peer of a benchmark has been verified since the benchmark began.
 func (r *Verifications) stayedVerified(ctx context.Context, of *v1alpha1.VerificationBenchmark) (bool, error) {
 	node, err := observe.Get[corev1.Node](ctx, r.Live, "", of.Peer)
 	if err != nil || node == nil {
@@ -225,7 +223,7 @@ func (r *Verifications) observePeers(ctx context.Context, w *world) error {
 		v := &verifications.Items[i]
 		if v.Spec.GateName == w.gate.Name && v.Spec.NodeName != w.node.Name {
 			w.others = append(w.others, sessions.OfNode(v))
-			// Two Nodes that are ready at once are two machines, whatever their firmware says.
+			// Two Nodes that are ready are two machines, whatever the firmware says.
 			if identity.SameMachine(v.Status.SystemUUID, w.node.Status.NodeInfo.SystemUUID) && !ready(v.Spec.NodeName) {
 				w.formers = append(w.formers, v)
 			}
@@ -235,7 +233,7 @@ func (r *Verifications) observePeers(ctx context.Context, w *world) error {
 	return nil
 }
 
-// baselineTrouble describes a defect of the accepted result, by the cache: the verdict itself reads it live.
+// baselineTrouble describes a defect of the accepted result by the cache; the verdict reads live.
 func (r *Verifications) baselineTrouble(ctx context.Context, w *world) (string, error) {
 	accepted := w.verification.Status.Accepted
 	if accepted == nil || !w.gate.Spec.Template.Spec.Criteria.Against(v1alpha1.BaselineGate) {
@@ -308,7 +306,7 @@ const (
 	indexOwner = "owner" // finds benchmarks by the UID of the verification that owns them
 )
 
-// SetupWithManager registers the controller. Nodes matter by what sameNode compares, and a gate by its spec.
+// SetupWithManager registers the controller. Nodes matter by sameNode, and a gate by its spec.
 func (r *Verifications) SetupWithManager(mgr ctrl.Manager) error {
 	r.Client = controllers.Logged(r.Client)
 	index := func(o client.Object, field string, values client.IndexerFunc) error {
@@ -342,12 +340,10 @@ func (r *Verifications) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// retries doubles the pauses after errors: no node waits longer than a minute to be held back.
 func retries() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, time.Minute)
 }
 
-// sameNode reports whether a node is unchanged as far as it matters to a gate.
 func sameNode(a, b *corev1.Node) bool {
 	conditions := func(n *corev1.Node) [3][3]string {
 		var all [3][3]string

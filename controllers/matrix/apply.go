@@ -97,7 +97,6 @@ func (w *world) leave(number int32) {
 	status.Running = slices.DeleteFunc(status.Running, func(r v1alpha1.RunningPair) bool { return r.Number == number })
 }
 
-// withdraw takes a pair's place and deletes its benchmark, unless that has just changed.
 func (r *Reconciler) withdraw(ctx context.Context, w *world, number int32) error {
 	child := w.child(number)
 	notice := controllers.Notice{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonNodeGone, Action: "Postpone"}

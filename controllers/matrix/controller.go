@@ -75,7 +75,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return controllers.Written(0, err)
 	}
 	if err != nil {
-		// The steps that were carried out are recorded all the same.
 		return ctrl.Result{}, errors.Join(err, r.report(ctx, old, world))
 	}
 	if err := r.report(ctx, old, world); err != nil {

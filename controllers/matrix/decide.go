@@ -160,7 +160,6 @@ func (w *world) unusableSince(number int32) (time.Time, bool) {
 func (w *world) upToDate(number int32) bool {
 	child := w.child(number)
 	have, want := &child.Spec, w.criteria(number)
-	// Of thousands of criteria nearly all are simply equal.
 	same := reflect.DeepEqual(have.Criteria, want) || equality.Semantic.DeepEqual(have.Criteria, want)
 	return same && have.Priority == w.matrix.Spec.Template.Spec.Priority && (have.Suspend == w.matrix.Spec.Suspend || child.Finished())
 }

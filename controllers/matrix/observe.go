@@ -38,7 +38,6 @@ type world struct {
 	baselines      map[v1alpha1.Pair]string
 	outdated       []int32
 
-	// rejection and chosen are those of the steps; apply fills them and the fields below.
 	rejection *preflight.Rejection
 	chosen    *preflight.Nodes
 	blocked   map[int32]blocker
@@ -75,7 +74,6 @@ func planOf(m *v1alpha1.LatencyMatrix) (pairs []v1alpha1.Pair, slots int) {
 	return slices.Concat(all...), len(all)
 }
 
-// blocks returns for how many pairs the ranges of type Static have addresses, at most limit.
 func blocks(spec v1alpha1.LatencyBenchmarkSpec, limit int) int {
 	for _, i := range ranges(&spec) {
 		limit = min(limit, len(pods.StaticBlocks(*i, limit)))
@@ -195,7 +193,6 @@ func (w *world) goneOf(number int32) (string, time.Time) {
 	return "", time.Time{}
 }
 
-// ended reports whether an unmeasured pair will not be measured: a Node is gone.
 func (w *world) ended(number int32) bool {
 	name, _ := w.goneOf(number)
 	child := w.child(number)

@@ -60,7 +60,6 @@ func (w *world) setConditions() {
 	case w.chosen != nil:
 		m.SetCondition(v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, w.acceptance(w.chosen.LeftOut)))
 	default:
-		// The acceptance remains valid for every generation of the spec.
 		if c := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionAccepted); c != nil {
 			c.ObservedGeneration = m.Generation
 		}
@@ -173,7 +172,6 @@ func (w *world) firstFailure() string {
 	return ""
 }
 
-// running returns why an unfinished matrix is so, a benchmark that cannot be created first.
 func (w *world) running() (reason, message string) {
 	var measuring, starting, queued, troubles []string
 	reasons := map[string]bool{}

@@ -3,7 +3,7 @@ package internals
 
 import _ "embed"
 
-// Reasons is the page of all reasons: a heading "## ..." for each kind, and table rows "| `Reason` | cause | remedy |".
+// Reasons is the page of all reasons: "## ..." for each kind, and "| `Reason` | cause | remedy |".
 //
 //go:embed reasons.md
 var Reasons string

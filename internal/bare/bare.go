@@ -1,8 +1,8 @@
 // Package bare measures a benchmark between two hosts without Kubernetes. Each round starts a new
-// agent at both ends, as in pods, on CPUs that the user names; the client's end writes an export.
+// agent at both ends, on CPUs that the user names; the client's end writes an export.
 //
-// It proves what can be proved without a kubelet. CPUs are proved to be exclusive only if the
-// scheduler leaves them alone (isolcpus), or if they are a partition of cpuset.
+// Without a kubelet, CPUs are proved to be exclusive only if the scheduler leaves them alone
+// (isolcpus), or if they are a partition of cpuset.
 package bare
 
 import (
@@ -125,8 +125,7 @@ func (e *end) parse(args []string) error {
 	return nil
 }
 
-// read reads a LatencyBenchmark as an API server returns it, and returns what two hosts measure of it: one variant, over the network
-// of the hosts.
+// read reads a LatencyBenchmark as an API server returns it: one variant, on the hosts' network.
 func read(file, variant string) (*v1alpha1.LatencyBenchmark, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -167,7 +166,6 @@ func parse(content []byte, variant string) (*v1alpha1.LatencyBenchmark, error) {
 	return nil, fmt.Errorf("--variant: %q is not one of its variants (%s); two hosts measure one at a time", variant, strings.Join(names, ", "))
 }
 
-// ofHosts returns a benchmark of these variants, at most one, over the hosts' network.
 func ofHosts(given *v1alpha1.LatencyBenchmark, variants []v1alpha1.Variant) (*v1alpha1.LatencyBenchmark, error) {
 	b := &v1alpha1.LatencyBenchmark{TypeMeta: given.TypeMeta}
 	b.Name, b.Namespace, b.Generation = given.Name, given.Namespace, 1
@@ -200,7 +198,6 @@ func (e *end) serve(ctx context.Context) error {
 	return nil
 }
 
-// round runs this host's agent of a round on its CPUs, and returns its log.
 func (e *end) round(ctx context.Context, run plan.Run, address string) ([]byte, error) {
 	task, err := e.task(run)
 	if err != nil {
@@ -305,8 +302,8 @@ func both(log []byte) (result.Stored, error) {
 	return result.NewStored(client, server, result.Seen{Bare: true}, result.Seen{Bare: true})
 }
 
-// write writes the files of an export that are read again into a new directory, completely or not at all, and returns the digest of
-// its manifest in hexadecimal.
+// write writes the export files that are read again into a new directory, completely or not at all,
+// and returns its manifest's digest in hexadecimal.
 func write(dir string, b *v1alpha1.LatencyBenchmark, runs []result.Stored) (string, error) {
 	b.UID, b.CreationTimestamp = uuid.NewUUID(), metav1.Now()
 	complete(b, runs)

@@ -10,18 +10,22 @@
 // be compared with OUT.
 //
 // How messages are found:
-//   - The matcher looks at all TCP, or all UDP, between the two addresses except for the port on which the agents talk, because some
-//     tools choose their ports themselves.
-//   - Such a tool also exchanges other data about the test. The connection (UDP: the pair of ports) that carries the messages is the one
-//     on which most messages of exactly the cell's size were answered; unless it has at least ten times as many as any other, there is
-//     no result.
-//   - A UDP message is a datagram of that size, complete when its last fragment has arrived. A TCP message is as many bytes of the stream,
-//     complete when they have arrived in order; the reply begins with its first byte. Both streams are counted from their SYN, and again
-//     from each moment when everything that had arrived was answered, so that earlier messages of another size (a tool's warm-up) do no
-//     harm. In a closed loop, the request must have been exactly one message.
-//   - A reply belongs to the oldest request whose first bytes (up to 8) it repeats: the number of the message, with pinger and sockperf;
-//     with sfnt-pingpong and netperf all are alike. Older requests were never answered, because a server answers in order. If no reply
-//     repeats its request, or a message began inside a packet beyond the captured part, the order alone decides (Result.ByOrder).
+//   - The matcher looks at all TCP, or all UDP, between the two addresses except for the port on
+//     which the agents talk, because some tools choose their ports themselves.
+//   - Such a tool also exchanges other data about the test. The connection (UDP: the pair of ports)
+//     that carries the messages is the one on which most messages of exactly the cell's size were
+//     answered; unless it has at least ten times as many as any other, there is no result.
+//   - A UDP message is a datagram of that size, complete when its last fragment has arrived. A TCP
+//     message is as many bytes of the stream, complete when they have arrived in order; the reply
+//     begins with its first byte. Both streams are counted from their SYN, and again from each
+//     moment when everything that had arrived was answered, so that earlier messages of another
+//     size (a tool's warm-up) do no harm. In a closed loop, the request must have been exactly one
+//     message.
+//   - A reply belongs to the oldest request whose first bytes (up to 8) it repeats: the number of
+//     the message, with pinger and sockperf; with sfnt-pingpong and netperf all are alike. Older
+//     requests were never answered, because a server answers in order. If no reply repeats its
+//     request, or a message began inside a packet beyond the captured part, the order alone decides
+//     (Result.ByOrder).
 //
 // Limits: an end that bypasses the kernel (Onload) shows no packets. Tools whose answers have
 // another size, or that answer only some messages (sfnt-stream, sockperf under-load without
@@ -40,12 +44,11 @@ import (
 
 // Traffic describes which packets belong to a cell and how they carry its messages.
 type Traffic struct {
-	// Server and Client are two different addresses of one family, as the server sees them.
+	// Server and Client are different addresses of one family, as the server sees them.
 	Server, Client netip.Addr
 	Protocol       v1alpha1.Protocol
 	// ExceptPort is a server's port with other traffic, such as the agents' connection.
-	ExceptPort uint16
-	// MessageSize is the size of each request and each reply, in bytes.
+	ExceptPort  uint16
 	MessageSize int
 	// OpenLoop is true if a message may follow another before that one was answered.
 	OpenLoop bool
@@ -57,16 +60,14 @@ type Traffic struct {
 
 // Result counts everything that was captured. Requests = WarmUp + Matched + Unanswered.
 type Result struct {
-	// Packets counts the traffic's packets, Drops those that found no room.
 	Packets, Drops int64
 	// Truncated counts packets whose headers exceed the part that is kept.
 	Truncated int64
 	// ClientPort and ServerPort are those of the measured connection; 0 for Multicast.
 	ClientPort, ServerPort uint16
 	// Requests counts messages that came IN, WarmUp those in the warm-up, answered or not.
-	Requests int64
-	WarmUp   int64
-	// Matched is the number of requests whose reply went OUT: the samples.
+	Requests   int64
+	WarmUp     int64
 	Matched    int64
 	Unanswered int64
 	Stray      int64
@@ -79,7 +80,6 @@ type Result struct {
 	Backwards int64
 }
 
-// err returns the reason why the samples are incomplete or wrong, or nil.
 func (r Result) err() error {
 	switch {
 	case r.Drops > 0:

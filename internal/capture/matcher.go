@@ -9,7 +9,6 @@ import (
 )
 
 const (
-	// mostFlows bounds how many pairs of ports are followed at a time.
 	mostFlows = 1024
 	// mostPending bounds the requests of a flow without reply: 45 s at 23,000 a second.
 	mostPending = 1 << 20
@@ -68,7 +67,6 @@ func (m *matcher) packet(at int64, out, late bool, b []byte, wire int) {
 	m.datagram(p)
 }
 
-// wants reports whether a packet belongs to the traffic; the kernel's filter is less exact.
 func (m *matcher) wants(p packet) bool {
 	from, to, serverPort := m.Client, m.Server, p.targetPort
 	if p.out {
@@ -101,7 +99,6 @@ func (m *matcher) portsOf(p packet) ports {
 	}
 }
 
-// open returns nil if too many flows carry messages.
 func (m *matcher) open(id ports) *flow {
 	if len(m.flows) >= mostFlows {
 		maps.DeleteFunc(m.flows, func(_ ports, f *flow) bool { return f.answered == 0 })
@@ -141,7 +138,6 @@ func (m *matcher) datagram(p packet) {
 	f.request(p.at, name)
 }
 
-// finish ends the matching. The samples count only if there is no error.
 func (m *matcher) finish() (Result, error) {
 	most := &flow{matcher: m}
 	for _, f := range m.flows {
@@ -214,7 +210,6 @@ type pending struct {
 	name name
 }
 
-// heard records that bytes from the client have arrived, of a message or not.
 func (f *flow) heard(at int64) {
 	if !f.begun {
 		f.begin, f.begun = at, true
@@ -239,7 +234,6 @@ func (f *flow) indistinct(n name) bool {
 	return false
 }
 
-// giveUp removes the oldest n requests, which will not be answered any more.
 func (f *flow) giveUp(n int) {
 	for range n {
 		if f.inWarmUp(f.pending.pop()) {
@@ -288,8 +282,8 @@ func (f *flow) reply(at int64, n name) {
 	}
 }
 
-// find returns how many requests are older than the oldest one of a name. If every request is answered, it does not pass over a request
-// whose name is not known, because that may be the one.
+// find returns how many requests are older than the oldest of a name. If every request is answered,
+// it does not pass one without a known name, which may be the one.
 func (f *flow) find(n name) (int, bool) {
 	if !n.known {
 		return 0, false
@@ -322,7 +316,6 @@ func (f *flow) choose() {
 	f.early = nil
 }
 
-// queue is a first-in first-out list that reuses its memory.
 type queue struct {
 	items []pending
 	head  int

@@ -9,12 +9,10 @@ import (
 
 type packet struct {
 	// at is its time, in ns since 1970.
-	at int64
-	// out is true when it left this machine.
+	at             int64
 	out            bool
 	source, target netip.Addr
-	// protocol is ipTCP or ipUDP.
-	protocol uint8
+	protocol       uint8
 	// fragment is nil for a whole datagram. Only the first has ports and a payload.
 	fragment               *fragment
 	sourcePort, targetPort uint16
@@ -31,8 +29,7 @@ type fragment struct {
 	id uint32
 	// offset and length are in the fragmented data with UDP's header, in bytes.
 	offset, length int
-	// more is false for the last part.
-	more bool
+	more           bool
 }
 
 const (
@@ -42,7 +39,6 @@ const (
 	ipv6HopByHop, ipv6Routing, ipv6Fragment, ipv6Options = 0, 43, 44, 60
 	mostIPv6Headers                                      = 8
 
-	// The lengths of the headers, without options, in bytes.
 	ipv4Header, ipv6Header, ipv6FragmentHeader, tcpHeader, udpHeader = 20, 40, 8, 20, 8
 
 	// Offsets count in 8 bytes; IPv6's are three bits further up: masked, in bytes.
@@ -52,7 +48,6 @@ const (
 )
 
 var (
-	// errTruncated means that the headers are longer than the captured part.
 	errTruncated = errors.New("the headers are not complete")
 	// errForeign: neither TCP nor UDP over IP, or contradictory headers.
 	errForeign = errors.New("neither TCP nor UDP")
@@ -151,7 +146,6 @@ func parseIPv6(b []byte, wire int) (packet, error) {
 	return packet{}, errForeign
 }
 
-// parseTransport reads what follows the IP headers: b of length bytes was captured.
 func parseTransport(p packet, b []byte, length int) (packet, error) {
 	b = b[:min(len(b), length)]
 	switch {

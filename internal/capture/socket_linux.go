@@ -23,7 +23,6 @@ const (
 	// blockSize is the size of the blocks in which the kernel allocates it, in bytes.
 	blockSize = 256 << 10
 
-	// readEvery is how often the ring is emptied.
 	readEvery = 100 * time.Millisecond
 )
 
@@ -62,8 +61,8 @@ func Open(ifname string, t Traffic, record func(ns int64)) (*Capture, error) {
 	if err != nil {
 		return nil, fmt.Errorf("capturing on %s: %w", ifname, err)
 	}
-	// Without a protocol, the socket receives nothing until it is bound. SOCK_DGRAM makes the kernel remove the link
-	// header, of whatever kind, so that packets begin with the IP header.
+	// Without a protocol, the socket receives nothing until it is bound. SOCK_DGRAM makes packets
+	// begin with the IP header, whatever the link's.
 	socket, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if errors.Is(err, unix.EPERM) {
 		return nil, ErrNotPermitted
@@ -79,9 +78,8 @@ func Open(ifname string, t Traffic, record func(ns int64)) (*Capture, error) {
 	return c, nil
 }
 
-// prepare sets up the ring and starts the capture.
-//
-// The ring's version is 2, a slot for each packet: version 3 needs a timer on the receiving CPU.
+// prepare sets up the ring and starts the capture. It has a slot for each packet (version 2):
+// version 3 needs a timer on the receiving CPU.
 func (c *Capture) prepare(ifindex int, t Traffic) error {
 	filter := t.filter()
 	if err := unix.SetsockoptSockFprog(c.socket, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{
@@ -118,7 +116,6 @@ func (c *Capture) prepare(ifindex int, t Traffic) error {
 	return nil
 }
 
-// bigEndian returns a number in network byte order, as it is in memory.
 func bigEndian(n uint16) uint16 {
 	b := [2]byte{byte(n >> 8), byte(n)}
 	return *(*uint16)(unsafe.Pointer(&b))

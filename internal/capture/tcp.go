@@ -17,10 +17,8 @@ type streams struct {
 }
 
 type stream struct {
-	// start is the sequence number of the first byte.
 	start uint32
-	// next is the position up to which everything has arrived, or left.
-	next int64
+	next  int64
 }
 
 // position returns the position of a sequence number that is nearest to next.
@@ -60,7 +58,6 @@ func (m *matcher) segment(p packet) {
 	}
 }
 
-// came takes bytes from the client.
 func (f *flow) came(p packet) {
 	s, size := f.streams, int64(f.MessageSize)
 	from := s.in.position(p.sequence)
@@ -99,7 +96,6 @@ func (f *flow) came(p packet) {
 	}
 }
 
-// went takes bytes from the server.
 func (f *flow) went(p packet) {
 	s, size := f.streams, int64(f.MessageSize)
 	from := s.out.position(p.sequence)
@@ -121,7 +117,6 @@ func (f *flow) went(p packet) {
 	s.out.next = to
 }
 
-// insert adds a span to ascending spans and joins spans that touch.
 func insert(spans []span, added span) []span {
 	i, _ := slices.BinarySearchFunc(spans, added.from, func(s span, from int64) int {
 		if s.to < from {

@@ -1,10 +1,9 @@
 // Package capturefile measures a server's times to answer from capture files of any program.
 //
-// IN is the time of the packet with the last byte of a request, OUT that of the packet with the
-// first byte of its answer, both by the clock of the capture; bytes that were sent again count when
-// they were first captured. A request and its answer have the same key, on whatever connections;
-// the first request and the first answer of a key count. A capture that exceeds a bound, or of
-// which a latency would be wrong, gives an error with a packet's number, and no result.
+// IN is the time of the packet with the last byte of a request, OUT that with its answer's first
+// byte, by the capture's clock; repeated bytes count when first captured. A request and its answer
+// have the same key, on whatever connections; the first of each key counts. A capture that exceeds
+// a bound, or would give a wrong latency, gives an error with a packet's number, and no result.
 package capturefile
 
 import (
@@ -24,7 +23,7 @@ const MatchOffset, MatchSequence, MatchFIX = "offset", "sequence", "fix"
 
 const (
 	mostKey, mostMessage = 64, 16 << 10
-	// mostTime is the longest latency that histograms hold. Up to mostWaiting messages wait for others.
+	// mostTime is the longest latency of histograms. Up to mostWaiting messages wait for others.
 	mostTime, mostWaiting = time.Minute, 1 << 20
 )
 

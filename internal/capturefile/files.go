@@ -31,7 +31,6 @@ type File struct {
 	io.Reader
 }
 
-// place is where a packet is, and its time in ns since 1970.
 type place struct {
 	file       string
 	number, at int64
@@ -121,7 +120,6 @@ func (s *source) advance(r *Result) (err error) {
 	return nil
 }
 
-// each passes the packets of files in the order of their times, until there is an error.
 func each(files []File, r *Result, take func(*packet) error) error {
 	var sources []*source
 	for _, f := range files {

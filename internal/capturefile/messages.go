@@ -20,7 +20,6 @@ type half struct {
 	ignore   int // the length of the rest of a message of which bytes are missing
 }
 
-// skip passes over bytes that were not captured, up to the next message.
 func (h *half) skip(length int) {
 	h.OtherBytes += int64(len(h.part))
 	h.position += int64(len(h.part) + length)

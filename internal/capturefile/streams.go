@@ -14,10 +14,9 @@ import (
 )
 
 const (
-	// mostPages and mostPagesEach bound the segments of up to 1,900 bytes that wait for earlier ones.
+	// mostPages and mostPagesEach bound waiting segments of up to 1,900 bytes.
 	mostPages, mostPagesEach, mostConnections = 64 << 10, 4 << 10, 16 << 10
-	// idle is after what time a connection is forgotten.
-	idle = 10 * time.Minute
+	idle                                      = 10 * time.Minute
 )
 
 type analysis struct {
@@ -81,7 +80,6 @@ func (a *analysis) packet(p *packet) error {
 	return a.err
 }
 
-// end joins an address and a port, or 0.
 func end(address, port gopacket.Endpoint) netip.AddrPort {
 	a, _ := netip.AddrFromSlice(address.Raw())
 	if b := port.Raw(); len(b) == 2 {
@@ -104,7 +102,6 @@ func (a *analysis) half(answer bool) *half {
 	return h
 }
 
-// stream is a TCP connection with its answers (true) and its requests.
 type stream struct {
 	*analysis
 	halves map[bool]*half
@@ -118,7 +115,6 @@ func (a *analysis) begins(tcp *layers.TCP) bool {
 	return false
 }
 
-// New begins a connection.
 func (a *analysis) New(_, _ gopacket.Flow, tcp *layers.TCP, ac reassembly.AssemblerContext) reassembly.Stream {
 	if !a.begins(tcp) {
 		return nil
@@ -167,7 +163,6 @@ func (s *stream) ReassembledSG(sg reassembly.ScatterGather, ac reassembly.Assemb
 	}
 }
 
-// ReassemblyComplete ends a connection.
 func (s *stream) ReassemblyComplete(reassembly.AssemblerContext) bool {
 	s.open--
 	for _, h := range s.halves {

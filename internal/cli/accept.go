@@ -68,7 +68,6 @@ func newVerify(c *cluster) *cobra.Command {
 	return cmd
 }
 
-// operator is a call of a verb that asks the operator and waits for its answer.
 type operator struct {
 	*cluster
 	timeout time.Duration
@@ -114,7 +113,6 @@ func (o *operator) send(cmd *cobra.Command, args []string, request func(context.
 	return errors.Join(failed...)
 }
 
-// chosen returns what arguments name, by name or gate and node, or by selector, of a gate.
 func (o *operator) chosen(ctx context.Context, args []string) ([]v1alpha1.LatencyVerification, error) {
 	if o.timeout <= 0 {
 		return nil, fmt.Errorf("--timeout: %s is invalid; give a positive duration", o.timeout)
@@ -155,7 +153,6 @@ func (o *operator) chosen(ctx context.Context, args []string) ([]v1alpha1.Latenc
 	return chosen, nil
 }
 
-// verificationsOf returns the LatencyVerifications of a LatencyGate, which must exist.
 func verificationsOf(ctx context.Context, api client.Client, gate string) (*v1alpha1.LatencyVerificationList, error) {
 	if err := read(ctx, api, subject{gates, gates.key("", gate)}, &v1alpha1.LatencyGate{}); err != nil {
 		return nil, err
@@ -226,7 +223,7 @@ func (o *operator) verify(ctx context.Context, v *v1alpha1.LatencyVerification) 
 	return say(o.stdout, "node %s is %s and will be measured: %s\n", after.Spec.NodeName, after.Status.State, after.Status.Verified().Message)
 }
 
-// ask writes a request into the spec, in the name of the user, and waits until the operator has processed it.
+// ask writes a request into the spec, as the user's, and waits until the operator has processed it.
 func (o *operator) ask(
 	ctx context.Context, v *v1alpha1.LatencyVerification, field string, set func(*v1alpha1.LatencyVerificationSpec, v1alpha1.UserRequest),
 ) (*v1alpha1.LatencyVerification, error) {

@@ -168,7 +168,6 @@ const (
 	mostLineBytes = 64 << 10
 )
 
-// lastWords returns the last lines of an agent's log, but those of its result.
 func lastWords(ctx context.Context, c *cluster, pod types.NamespacedName) ([]string, error) {
 	log, err := c.log(ctx, pod, pods.Container)
 	if err != nil {

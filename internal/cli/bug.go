@@ -89,7 +89,7 @@ func newReportBug(c *cluster) *cobra.Command {
 	return cmd
 }
 
-// bug collects a report. Parts that cannot be read are missing in it; only a named object is required.
+// bug collects a report. Only a named object is required; other parts may be missing in it.
 func (d *doctorCall) bug(ctx context.Context, args []string, noPods bool, progress *screen) (*bugReport, error) {
 	api, namespace, err := d.client()
 	if err != nil {

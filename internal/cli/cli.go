@@ -48,7 +48,6 @@ import (
 
 const name = "kubectl tailgate" // how users call the command
 
-// The exit codes of the verbs that exit by verdict.
 const (
 	exitPass         = 0
 	exitFail         = 1
@@ -57,10 +56,8 @@ const (
 	exitError = 3
 )
 
-// exitsByVerdict is the annotation of the verbs whose errors exit with exitError.
 const exitsByVerdict = "exits-by-verdict"
 
-// ended ends the command with an exit code; the output was written before.
 type ended struct {
 	code int
 	err  error // is printed on standard error; nil prints nothing
@@ -70,7 +67,6 @@ func (e ended) Error() string { return fmt.Sprintf("exit code %d: %v", e.code, e
 
 func (e ended) Unwrap() error { return e.err }
 
-// removesPods is the annotation of the verbs that remove pods after an interruption.
 const removesPods = "removes-pods"
 
 var endGrace = time.Second // a verb's time after an interruption, which some do not notice
@@ -178,7 +174,6 @@ func outputFlag(cmd *cobra.Command, form *string, known ...string) {
 	cmd.PreRunE = func(*cobra.Command, []string) error { return oneOf("--output", *form, known) }
 }
 
-// pause waits for a duration, and returns false if the context ends first.
 func pause(ctx context.Context, length time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -198,7 +193,6 @@ func takes(what string, least, most int) cobra.PositionalArgs {
 	}
 }
 
-// cluster is the cluster that the kubeconfig and the flags select, as with kubectl.
 type cluster struct {
 	rules     *clientcmd.ClientConfigLoadingRules
 	overrides clientcmd.ConfigOverrides
@@ -216,7 +210,6 @@ func (c *cluster) kubeconfig() clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(c.rules, &c.overrides)
 }
 
-// client returns a client of the API server, and the namespace of the kubeconfig or the flags.
 func (c *cluster) client() (api client.Client, namespace string, err error) {
 	config, err := c.config()
 	if err != nil {
@@ -372,7 +365,6 @@ func (s *screen) live() bool { return s.width != nil }
 
 const eraseLine = "\r\x1b[K" // to the beginning of the terminal's line, and clear it
 
-// show shows a line whose first word has a colour.
 func (s *screen) show(word string, c color, rest string) {
 	s.Lock()
 	defer s.Unlock()
@@ -395,7 +387,6 @@ func (s *screen) show(word string, c color, rest string) {
 	fmt.Fprint(s.out, eraseLine, line)
 }
 
-// say writes a line that stays.
 func (s *screen) say(line string) {
 	s.Lock()
 	defer s.Unlock()
@@ -417,7 +408,6 @@ func (s *screen) clear() {
 
 type color string
 
-// The colours, which follow the terminal's own palette.
 const (
 	green    color = "\x1b[32m"
 	yellow   color = "\x1b[33m"

@@ -233,8 +233,8 @@ func (d *doctorCall) inspect(ctx context.Context, o *doctor.Observed, progress *
 	return nil
 }
 
-// node inspects a node from a pod on the shared CPUs and one with whole CPUs at once. Unless the
-// latter fails, each network and Onload follow in turn, because no other CPU may be free.
+// node inspects a node from pods on shared CPUs and with whole CPUs at once. Unless the latter
+// fails, networks and Onload follow in turn, because no other CPU may be free.
 func (d *doctorCall) node(ctx context.Context, o *doctor.Observed, n *doctor.Node) {
 	if n.NotLooked != "" {
 		return
@@ -267,7 +267,6 @@ func (d *doctorCall) node(ctx context.Context, o *doctor.Observed, n *doctor.Nod
 	}
 }
 
-// has reports whether a node may have a free device of a resource.
 func has(n *doctor.Node, resource string) bool {
 	allocatable := n.Node.Status.Allocatable[corev1.ResourceName(resource)]
 	return allocatable.Value() > n.Requested()[corev1.ResourceName(resource)]
@@ -363,7 +362,7 @@ func (d *doctorCall) warnings(ctx context.Context, pod *corev1.Pod) []corev1.Eve
 	return list.Items
 }
 
-// inspection reads an inspection from the log of a container, which the kubelet may provide a moment later.
+// inspection reads an inspection from a container's log, which the kubelet may have a moment later.
 func (c *cluster) inspection(ctx context.Context, pod types.NamespacedName, container string) (result.Inspection, error) {
 	once := func() (result.Inspection, error) {
 		log, err := c.log(ctx, pod, container)
@@ -425,8 +424,8 @@ func (d *doctorCall) sweep(ctx context.Context) {
 	}
 }
 
-// connect lets nodes try the way to each other, two by two by name, the last with the first if odd,
-// on the pod network, then each of theirs in turn: a node may have only one free device.
+// connect lets nodes try the way to each other, two by two by name, the last odd one with the
+// first, on the pod network, then each network in turn: a node may have only one free device.
 func (d *doctorCall) connect(ctx context.Context, o *doctor.Observed) {
 	for _, network := range append([]doctor.Network{{}}, o.Networks...) {
 		var ends []*doctor.Node

@@ -104,7 +104,6 @@ func (d *doctorCall) resources(o *doctor.Observed) []string {
 	return sets.List(all.Delete(""))
 }
 
-// choose selects the nodes to check, and counts the devices of all nodes.
 func (d *doctorCall) choose(o *doctor.Observed, nodes []corev1.Node, driven []observe.Driven) error {
 	o.Capacity, o.Classes = map[corev1.ResourceName]int64{}, map[corev1.ResourceName]string{}
 	claimed := map[string][]corev1.ResourceName{}
@@ -243,7 +242,6 @@ func flagValue(args []string, flag string) string {
 	return ""
 }
 
-// ownDefinitions returns the definitions of Tailgate's kinds that are built in.
 var ownDefinitions = sync.OnceValues(func() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	var all []*apiextensionsv1.CustomResourceDefinition
 	for _, text := range [][]byte{crd.LatencyBenchmarks, crd.LatencyMatrices, crd.LatencyGates, crd.LatencyVerifications} {
@@ -388,7 +386,6 @@ func (d *doctorCall) definitionsOfNetworks(ctx context.Context, g *glimpse, o *d
 	return nil
 }
 
-// ofVariants adds what the user's variants request, and the networks that are created.
 func (d *doctorCall) ofVariants(o *doctor.Observed) {
 	for _, v := range d.variants {
 		if !v.Network.Type.Attached() {
@@ -406,7 +403,6 @@ func (d *doctorCall) ofVariants(o *doctor.Observed) {
 	}
 }
 
-// podsOf reads the pods of the nodes, except inspect pods and finished pods.
 func podsOf(ctx context.Context, api client.Reader, nodes []doctor.Node) error {
 	names := text.Of(nodes, func(n doctor.Node) string { return n.Node.Name })
 	byNode := map[string][]corev1.Pod{}

@@ -169,7 +169,6 @@ func newReport(c *cluster) *cobra.Command {
 	return cmd
 }
 
-// writeReport writes the report of benchmarks to a file; - is standard output.
 func writeReport(stdout io.Writer, file string, all []export.Benchmark) error {
 	var html bytes.Buffer
 	err := htmlreport.Write(&html, all)

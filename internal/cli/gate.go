@@ -67,7 +67,6 @@ type gate struct {
 	form    string
 }
 
-// gateLine is the verdict of an object, or why there is none.
 type gateLine struct {
 	Object  string                  `json:"object"`
 	Verdict v1alpha1.VerdictOutcome `json:"verdict,omitempty"`
@@ -239,7 +238,6 @@ func stillOpen(ctx context.Context, api client.Client, namespace string, s stand
 	}
 }
 
-// timeLimit bounds a context, unless the limit is 0.
 func timeLimit(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	if limit == 0 {
 		return context.WithCancel(ctx)
@@ -281,13 +279,11 @@ func troubleTeller(w io.Writer) func(error) {
 type follower struct {
 	api client.Client
 	subject
-	// look is called with the current object until it returns true, or an error that does not pass.
 	look func(context.Context, client.Object) (enough bool, err error)
 	each func()
 	// trouble is called once for each period in which requests fail.
 	trouble func(error)
 
-	// uid is the UID of the object, once it was read.
 	uid types.UID
 	// version is the last that look returned for without error; looked is when.
 	version string
@@ -297,8 +293,7 @@ type follower struct {
 }
 
 const (
-	getAgain = time.Second
-	// lookAgain is the longest interval between two calls of look.
+	getAgain  = time.Second
 	lookAgain = time.Minute
 )
 
@@ -330,8 +325,8 @@ func (f *follower) once(ctx context.Context) (enough bool, err error) {
 	return enough, nil
 }
 
-// passing returns nil for an error that may pass. A refusal is permanent, unless the request was
-// answered before: an API server that has just started does not know all kinds and rights.
+// passing returns nil for an error that may pass. A refusal is permanent, unless a request was
+// answered before: an API server that just started does not know all kinds and rights.
 func (f *follower) passing(ctx context.Context, err error, before bool) error {
 	var refused apierrors.APIStatus
 	switch {
@@ -375,7 +370,7 @@ func newCalibrate(c *cluster) *cobra.Command {
 	return cmd
 }
 
-// calibrated is a line of calibrate: standard deviations and tolerances are shares, and 0 if unknown.
+// calibrated is a line of calibrate: deviations and tolerances are shares, 0 if unknown.
 type calibrated struct {
 	v1alpha1.ComparedValue
 	Group          string  `json:"group,omitempty"`

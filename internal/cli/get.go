@@ -66,7 +66,6 @@ func formFlag(cmd *cobra.Command, form *string) {
 		strings.Join(known, ", "), known[0], report.FormPairs))
 }
 
-// formNamed returns the format with a name; the first format if the name is empty.
 func formNamed(name string) (report.Form, error) {
 	f, err := report.FormNamed(cmp.Or(name, report.Forms()[0].Name))
 	if err != nil {
@@ -111,7 +110,6 @@ func printed(m export.Benchmark, form string) ([]byte, error) {
 
 var fleetForms = []string{"table", "json"}
 
-// fleetNode is the last result of a node of a gate, as text.
 type fleetNode struct {
 	Node     string `json:"node"`
 	State    string `json:"state"`
@@ -208,7 +206,6 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-// overview is what the verbs status, and get without a name, print.
 type overview struct {
 	*cluster
 	all  bool
@@ -234,7 +231,6 @@ func newStatus(c *cluster) *cobra.Command {
 	return cmd
 }
 
-// overviewLine is one object, or one node that a gate holds back.
 type overviewLine struct {
 	Object  string `json:"object"`
 	State   string `json:"state"`
@@ -243,7 +239,7 @@ type overviewLine struct {
 	Message string `json:"message,omitempty"`
 }
 
-// print returns the objects of the namespace or, with all, of all; active leaves out finished ones, and adds gates and their nodes.
+// print returns the objects; active leaves out finished ones and adds gates and their nodes.
 func (o *overview) print(ctx context.Context, active bool) ([]byte, error) {
 	form := cmp.Or(o.form, fleetForms[0])
 	if err := oneOf("--output", form, fleetForms); err != nil {
@@ -316,7 +312,7 @@ func (o *overview) print(ctx context.Context, active bool) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// ofGates returns a line for each gate, and for each node that it names as not verified. Who may not list gates sees the rest.
+// ofGates returns a line for each gate and each unverified node; none without the right.
 func ofGates(ctx context.Context, api client.Client) ([]overviewLine, error) {
 	var all v1alpha1.LatencyGateList
 	switch err := api.List(ctx, &all); {

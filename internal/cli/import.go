@@ -64,7 +64,6 @@ func newPublished() *cobra.Command {
 	return cmd
 }
 
-// source says what files do not tell of what was measured.
 type source struct {
 	tool, latencyType, protocol string
 	size, rate                  int32
@@ -153,7 +152,7 @@ func (i *importer) run(ctx context.Context, args []string, stdout io.Writer) err
 	return say(stdout, "%d rounds of %s in %s, manifest.json has SHA-256 %s\n", len(b.Runs), b.Object.Spec.Tool, asPath(dir), written.ManifestSHA256)
 }
 
-// result reads files as the rounds of a result, once each; it also returns the files that have the content of a round before.
+// result reads files as rounds, once each; twice are files whose content a round had before.
 func (s *source) result(name string, files []string) (r imported.Result, twice []string, err error) {
 	v := imported.Variant{Name: plan.DefaultVariant}
 	r = imported.Result{
@@ -274,7 +273,6 @@ func (s *source) needsType() error {
 	return nil
 }
 
-// largestTable is the largest size of a table, in bytes.
 const largestTable = 1 << 20
 
 func (s *source) readSfnt(r *imported.Result, in io.Reader) (imported.File, error) {

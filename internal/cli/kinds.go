@@ -24,7 +24,6 @@ type kind struct {
 	object        func() client.Object
 }
 
-// benchmarks are the default if a user names no kind.
 var benchmarks = &kind{
 	name: "LatencyBenchmark", short: "lbench", plural: "latencybenchmarks", scope: meta.RESTScopeNamespace,
 	object: func() client.Object { return &v1alpha1.LatencyBenchmark{} },
@@ -54,7 +53,6 @@ var verifications = &kind{
 	object: func() client.Object { return &v1alpha1.LatencyVerification{} },
 }
 
-// kinds returns the kinds that have a verdict.
 func kinds() []*kind { return []*kind{benchmarks, matrices, gates} }
 
 // resource is the kind's full name: of two groups with one short name, kubectl takes the first.
@@ -73,7 +71,6 @@ func (k *kind) key(namespace, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
-// subject is an object as a user names it.
 type subject struct {
 	kind *kind
 	key  types.NamespacedName
@@ -102,7 +99,6 @@ func parseSubject(arg string) (subject, error) {
 	return subject{}, fmt.Errorf("%q is not an object that can have a verdict: give NAME of a LatencyBenchmark, or %s", arg, strings.Join(known, ", "))
 }
 
-// parseMeasured reads NAME of a LatencyBenchmark, or lmatrix/NAME.
 func parseMeasured(arg string) (subject, error) {
 	of, err := parseSubject(arg)
 	if err != nil || of.kind == gates {
@@ -160,7 +156,6 @@ func read(ctx context.Context, api client.Client, of subject, into client.Object
 	}
 }
 
-// inWords returns the error of a request with a message that says what was requested.
 func inWords(doing string, of subject, err error) error {
 	if apierrors.IsNotFound(err) && !isAbsent(err) {
 		return reworded{fmt.Sprintf("the cluster does not have the kind %s: install Tailgate there, or choose another cluster with --context", of.kind.name), err}

@@ -112,7 +112,6 @@ func readFile(flag, file string, stdin io.Reader, most int64) ([]byte, error) {
 	return content, nil
 }
 
-// atMost returns a reader that fails if r has more bytes than most.
 func atMost(r io.Reader, most int64) io.Reader {
 	return io.MultiReader(io.LimitReader(r, most), &tooLarge{r, most})
 }
@@ -241,7 +240,6 @@ func yamlDocument(text []byte) ([]json.RawMessage, error) {
 	return []json.RawMessage{raw}, nil
 }
 
-// mergeKey is the key whose value is one or several mappings to merge into the mapping that has it.
 const mergeKey = "<<"
 
 // distinctKeys refuses a key twice, and a merge key after keys that it overrides only for kubectl.

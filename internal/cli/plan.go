@@ -76,21 +76,20 @@ type Planned struct {
 	Name        string               `json:"name"`
 	Tool        v1alpha1.Tool        `json:"tool"`
 	LatencyType v1alpha1.LatencyType `json:"latencyType"`
-	// Obstacle is the reason why the operator would not accept it now; nil if it would.
-	Obstacle *preflight.Rejection `json:"obstacle,omitempty"`
-	// Slots are the pairs of nodes in the order of measurement, those of a slot at the same time; empty if there is an Obstacle.
+	Obstacle    *preflight.Rejection `json:"obstacle,omitempty"`
+	// Slots are the pairs in their order, a slot's at the same time; empty with an Obstacle.
 	Slots [][]v1alpha1.Pair `json:"slots"`
 	// LeftOut counts the selected nodes of a LatencyMatrix that cannot be measured, by reason.
 	LeftOut  string                   `json:"leftOut,omitempty"`
 	Variants []report.DocumentVariant `json:"variants"` // with all inherited settings
-	// Runs are the runs of a pair, in order. For a matrix they have the names of the first pair's runs.
+	// Runs are a pair's, in order; for a matrix, with the first pair's names.
 	Runs []PlannedRun `json:"runs"`
-	// MeasuringSeconds is that of all runs, with warm-ups and without the start and end of pods; pairs measured at the same time count once.
+	// MeasuringSeconds is with warm-ups, without pods' start and end; pairs at once count once.
 	MeasuringSeconds float64 `json:"measuringSeconds"`
-	// MoreRounds are added, once, if the planned rounds do not decide the verdict; MoreSeconds is their measuring time.
+	// MoreRounds are added once if the planned ones do not decide; MoreSeconds is their time.
 	MoreRounds  int32   `json:"moreRounds,omitempty"`
 	MoreSeconds float64 `json:"moreSeconds,omitempty"`
-	// Gate is set for a LatencyGate. Its slots are the nodes that it measures at the same time, as clients, with their peers.
+	// Gate is a LatencyGate's; its slots are the nodes measured at once, as clients, with peers.
 	Gate  *PlannedGate `json:"gate,omitempty"`
 	Notes []string     `json:"notes,omitempty"`
 }
@@ -135,7 +134,7 @@ func (p *planner) plan(ctx context.Context, stdin io.Reader) (Planned, error) {
 	if total := len(plan.Runs(b)); len(b.Status.Stored) > 0 {
 		notes = append(notes, fmt.Sprintf("it exists, and %d of %d runs are measured", len(b.Status.Stored), total))
 	}
-	// The progress of an existing benchmark does not matter, but its pair, its CPUs and its extension do.
+	// The progress does not matter; pair, CPUs and extension do.
 	b.Status = v1alpha1.LatencyBenchmarkStatus{Pair: b.Status.Pair, CPUs: b.Status.CPUs, ExtendedRounds: b.Status.ExtendedRounds}
 	observed, err := g.observe(ctx, b, m == nil && b.Status.Pair == nil)
 	if err != nil {
@@ -150,7 +149,7 @@ func (p *planner) plan(ctx context.Context, stdin io.Reader) (Planned, error) {
 	return planned, nil
 }
 
-// planGate returns the plan of a gate, with the gate's own choice of nodes and peers, and the operator's checks of the pairs.
+// planGate returns a gate's plan, by its own choice of nodes and peers, and the operator's checks.
 func planGate(ctx context.Context, g *glimpse, of *v1alpha1.LatencyGate, notes []string) (Planned, error) {
 	nodes, others, known := &corev1.NodeList{}, &v1alpha1.LatencyGateList{}, &v1alpha1.LatencyVerificationList{}
 	for _, list := range []client.ObjectList{nodes, others, known} {
@@ -210,7 +209,7 @@ func planGate(ctx context.Context, g *glimpse, of *v1alpha1.LatencyGate, notes [
 	if of.Spec.Suspend {
 		notes = append(notes, "spec.suspend is set: the gate measures no node until it is removed")
 	}
-	// The next benchmark of a node without an accepted result has no rules that compare; the later ones do.
+	// Only a node without an accepted result has no rules that compare.
 	foreknown := b.Spec
 	foreknown.Criteria = of.Spec.Template.Spec.Criteria
 	p.Notes = slices.Concat(notes, preflight.Foreknown(foreknown, 1, observed.Profiles), g.hints(b, p.nodes(), observed))
@@ -289,7 +288,7 @@ func readNodes(file string, stdin io.Reader) ([]corev1.Node, error) {
 	return nodes, nil
 }
 
-// planOf returns the plan of a benchmark in the observed cluster. m is the matrix whose overview is b; nil for a benchmark.
+// planOf returns a benchmark's plan. m is the matrix whose overview is b, or nil.
 func planOf(b *v1alpha1.LatencyBenchmark, m *v1alpha1.LatencyMatrix, o preflight.Observed) Planned {
 	p := Planned{Kind: benchmarks.name, Namespace: b.Namespace, Name: b.Name, Tool: b.Spec.Tool, LatencyType: b.Spec.LatencyType, Slots: [][]v1alpha1.Pair{}}
 	for _, v := range plan.Variants(b.Spec) {

@@ -48,7 +48,6 @@ type rerunner struct {
 	replace bool
 }
 
-// run returns the text to print, possibly together with an error.
 func (r *rerunner) run(ctx context.Context, of string) (string, error) {
 	source, err := parseMeasured(of)
 	switch {

@@ -50,7 +50,6 @@ func (c *cluster) load(ctx context.Context, arg string) (export.Benchmark, error
 	return measured(ctx, api, o)
 }
 
-// loadWhole is like load, but also reads the stored results of pairs.
 func (c *cluster) loadWhole(ctx context.Context, arg string) (export.Benchmark, error) {
 	m, err := c.load(ctx, arg)
 	if err != nil || m.Dir != "" || len(m.Pairs) == 0 {
@@ -75,7 +74,6 @@ func (c *cluster) loadWhole(ctx context.Context, arg string) (export.Benchmark, 
 // isPath reports whether an argument is a path: an object's name begins with a letter or digit.
 func isPath(arg string) bool { return strings.HasPrefix(arg, ".") || filepath.IsAbs(arg) }
 
-// exportDir returns the path of an export: itself, or the only one in it.
 func exportDir(path string) (string, error) {
 	if export.IsExport(path) {
 		return path, nil
@@ -129,7 +127,6 @@ func cutVariant(arg string) (name, variant string, err error) {
 	return name, variant, nil
 }
 
-// onePair refuses a matrix for a verb that shows one pair of nodes.
 func onePair(doing string, m export.Benchmark) error {
 	if m.Matrix == nil {
 		return nil
@@ -161,7 +158,6 @@ func measured(ctx context.Context, api client.Client, o client.Object) (export.B
 	return all, nil
 }
 
-// storedResults reads and verifies all results in a status, oldest first; an error without any.
 func storedResults(ctx context.Context, api client.Client, b *v1alpha1.LatencyBenchmark) ([]result.Stored, error) {
 	if len(b.Status.Stored) == 0 {
 		return nil, noResults(b)
@@ -187,7 +183,6 @@ func noResults(b *v1alpha1.LatencyBenchmark) error {
 	return fmt.Errorf("LatencyBenchmark %s/%s has no results yet: %s", b.Namespace, b.Name, summary.Standing(b))
 }
 
-// pairsOf lists a matrix's pairs' benchmarks by name; an error without pairs.
 func pairsOf(ctx context.Context, api client.Client, m *v1alpha1.LatencyMatrix) ([]v1alpha1.LatencyBenchmark, error) {
 	var pairs []v1alpha1.LatencyBenchmark
 	err := observe.Each(ctx, api, func() client.ObjectList { return &v1alpha1.LatencyBenchmarkList{} }, func(o runtime.Object) error {

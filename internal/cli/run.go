@@ -80,7 +80,6 @@ func (r *runner) run(ctx context.Context, stdin io.Reader, stdout io.Writer, s *
 	if err := oneOf("--dry-run", r.dryRun, []string{dryRunNone, dryRunClient}); err != nil {
 		return err
 	}
-	// An invalid format is refused before anything is measured.
 	if _, err := formNamed(r.form); err != nil && r.dryRun == dryRunNone {
 		return err
 	}
@@ -148,7 +147,6 @@ func apply(ctx context.Context, api client.Client, manifest *unstructured.Unstru
 	return nil
 }
 
-// watch shows a benchmark or matrix until it is finished and, with criteria, judged.
 func (r *runner) watch(ctx context.Context, api client.Client, of subject, o client.Object, s *screen) (client.Object, error) {
 	k, b := of.kind, overviewOf(o)
 	if b.Finished() {
@@ -306,7 +304,6 @@ func lengthOf(b *v1alpha1.LatencyBenchmark, run string) time.Duration {
 	return 0
 }
 
-// pairFlags describe a benchmark of two nodes without a file.
 type pairFlags struct {
 	client, server, network, tool, name string
 	onload                              bool

@@ -150,7 +150,6 @@ func (v *filesVerdict) run(ctx context.Context, stdout, stderr io.Writer) error 
 	return ended{code: exitCode(s.Outcome)}
 }
 
-// criteria reads the rules. Their limits are checked by the kind's definition.
 func (v *filesVerdict) criteria() (*v1alpha1.Criteria, error) {
 	c := &v1alpha1.Criteria{}
 	for _, rule := range v.rules {
@@ -180,7 +179,6 @@ func (v *filesVerdict) criteria() (*v1alpha1.Criteria, error) {
 	return c, nil
 }
 
-// side reads the files of a side; a directory stands for the files in it.
 func (v *filesVerdict) side(ctx context.Context, name string, paths []string, stderr io.Writer) (export.Benchmark, judge.Results, error) {
 	var files []string
 	for _, path := range paths {

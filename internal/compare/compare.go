@@ -1,9 +1,9 @@
 // Package compare compares two benchmarks' results, or two variants': the differences of their
 // conditions, and the ratios of their rounds. It is pure.
 //
-// It answers another question than a gate, which has a tolerance: whether a difference was shown
-// at all. The ratios are a gate's, with bounds of the exact Mann-Whitney distribution, each wrong
-// in at most one of 40 cases: one of 20 comparisons may show a difference that does not exist.
+// Unlike a gate, it has no tolerance: it says whether a difference was shown at all. The ratios are
+// a gate's, with exact Mann-Whitney bounds, each wrong in at most one of 40 cases: one of 20
+// comparisons may show a difference that does not exist.
 package compare
 
 import (
@@ -23,7 +23,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
-// Reasons why a comparison is impossible, for errors.Is.
 var (
 	ErrNoVariant       = errors.New("no such variant")
 	ErrNothingInCommon = errors.New("nothing to compare")
@@ -193,7 +192,6 @@ func (p pair) String() string {
 	return p.baseline + " to " + p.candidate
 }
 
-// pairVariants pairs variants of equal names, or a single one on each side.
 func pairVariants(baseline, candidate Side) ([]pair, error) {
 	before, err := variantsOf(baseline)
 	if err != nil {

@@ -36,8 +36,8 @@ func Forms() []Form {
 	return []Form{{"table", Table}, {"json", json}, {"csv", CSV}, {"ignoreDifferences", Ignoring}}
 }
 
-// Ignoring writes as YAML the ignoreDifferences with which candidates can be judged, each key with
-// the first difference that needs it. All that a kernel upgrade changes is one key.
+// Ignoring writes the ignoreDifferences with which candidates can be judged, each key with the
+// first difference that needs it. All that a kernel upgrade changes is one key.
 func Ignoring(w io.Writer, all ...Comparison) error {
 	var keys []string
 	needed := map[string]string{}
@@ -140,7 +140,7 @@ func (f Figure) heading() string {
 	return fmt.Sprintf("%s of %s, %s%s", f.Cell, variant, f.Rounds(), interval)
 }
 
-// captured reports whether a figure's latencies are of the server's packets, whatever the type of those of its tool.
+// captured reports whether a figure's latencies are of the server's packets, not its tool's.
 func (f Figure) captured() bool { return strings.HasSuffix(f.Cell, result.CapturedSuffix) }
 
 // latencies returns what all latencies count, but those of captured cells beside others.

@@ -58,7 +58,6 @@ func definitions(o Observed) []Line {
 	return good("", "%d, equal to those of this command", len(names))
 }
 
-// policies checks whether the API server bounds the manager and those who may operate gates.
 func policies(o Observed) []Line {
 	switch unseen := o.unseen("validatingadmissionpolicies", "validatingadmissionpolicybindings"); {
 	case unseen != nil:
@@ -337,7 +336,6 @@ func grouped(o Observed, value func(*result.Inspection) string) map[string][]str
 	return groups
 }
 
-// machines returns the nodes of each machine that runs several nodes.
 func machines(o Observed) [][]string {
 	var all [][]string
 	seen := slices.DeleteFunc(slices.Clone(o.Nodes), func(n Node) bool { return n.seen() == nil })
@@ -358,7 +356,6 @@ func machines(o Observed) [][]string {
 	return all
 }
 
-// oneMachine reports nodes that are one machine, as in the local cluster and in kind.
 func oneMachine(o Observed) []Line {
 	same := text.Of(machines(o), list)
 	if len(same) == 0 {
@@ -422,7 +419,7 @@ func (p cniPlugin) text(key string) string {
 	return text
 }
 
-// undecoded returns a key of sriov-cni whose value has another type than its configuration, if there is one.
+// undecoded returns a key of sriov-cni whose value has a wrong type, if there is one.
 func (p cniPlugin) undecoded() string {
 	for _, key := range []string{"spoofchk", "trust", "link_state", "mac", "vlanProto"} {
 		if _, text := p[key].(string); p[key] != nil && !text {
@@ -437,7 +434,6 @@ func (p cniPlugin) undecoded() string {
 	return ""
 }
 
-// problem returns what keeps pods from getting the network, as far as its definition shows.
 func (n Network) problem() *problem {
 	if n.Config == "" {
 		return nil

@@ -34,7 +34,7 @@ var Levels = []Level{Error, Unknown, Warning, Good}
 // Line is the result of a check, for one subject.
 type Line struct {
 	Node string `json:"node,omitempty"` // empty if the line concerns the cluster
-	// Check is the name of the check, which does not change between versions. See docs/internals/doctor.md.
+	// Check is a stable name, see docs/internals/doctor.md.
 	Check   string `json:"check"`
 	Subject string `json:"subject,omitempty"` // the network or the resource, if a check has several
 	Level   Level  `json:"level"`
@@ -191,8 +191,8 @@ func worst(lines []Line) Level {
 	return Levels[level]
 }
 
-// clusterChecks and nodeChecks are all checks, in order, by name. One without a line has nothing to
-// say: the fact is not reported, or another line says why it was not checked.
+// clusterChecks and nodeChecks are all, in order, by name. One without a line has nothing to say:
+// the fact is not reported, or another line says why it was not checked.
 var (
 	clusterChecks = []struct {
 		name  string
@@ -213,7 +213,6 @@ var (
 	}
 )
 
-// seeing returns a check of what a pod on the node saw, if one did.
 func seeing(check func(*result.Inspection) []Line) func(Observed, Node) []Line {
 	return func(_ Observed, n Node) []Line {
 		if i := n.seen(); i != nil {
@@ -231,7 +230,6 @@ func unknown(subject, found, remedy string) []Line {
 	return []Line{{Subject: subject, Level: Unknown, Found: found, Remedy: remedy}}
 }
 
-// unseen returns the line about the first of some kinds that the user may not read, or nil.
 func (o Observed) unseen(kinds ...string) []Line {
 	for _, kind := range kinds {
 		if why := o.Unseen[kind]; why != "" {
@@ -329,7 +327,6 @@ func (r Report) Table(all bool, paint func(Level, string) string) string {
 
 func placeOf(node string) string { return cmp.Or(node, "cluster") }
 
-// of returns the part of a report about a node, or, if node is empty, about the cluster.
 func (r Report) of(node string) Report {
 	part := Report{Lines: slices.DeleteFunc(slices.Clone(r.Lines), func(l Line) bool { return l.Node != node })}
 	part.Result = worst(part.Lines)

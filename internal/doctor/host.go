@@ -16,7 +16,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// smt checks whether other processes may run on the SMT sibling of the CPU.
 func smt(i *result.Inspection) []Line {
 	sibling := i.Fact("cpu.smt.sibling")
 	if sibling == "" && i.Fact("cpu.smt.active") == "0" {
@@ -35,7 +34,6 @@ func smt(i *result.Inspection) []Line {
 	return nil
 }
 
-// isolation checks whether the kernel keeps its threads and timer ticks off the CPU.
 func isolation(i *result.Inspection) []Line {
 	isolated, quiet := i.Fact("cpu.isolated"), i.Fact("cpu.nohz-full")
 	if isolated == "" && quiet == "" {
@@ -57,7 +55,6 @@ func isolation(i *result.Inspection) []Line {
 		warn("", "%s", found)
 }
 
-// disturbances are facts that disturb a measurement, with the check that reports each.
 var disturbances = []struct {
 	check, fact string
 	disturbs    func(i *result.Inspection, value string) bool
@@ -276,7 +273,6 @@ func atEntry(file, state string) (works, known bool) {
 	return works, known
 }
 
-// mitigations checks the additional cost of each entry to the kernel.
 func mitigations(i *result.Inspection) []Line {
 	active := 0
 	var slow, strange []string

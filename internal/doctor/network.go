@@ -181,7 +181,6 @@ var paravirtual = []string{"virtio_net", "vmxnet3", "hv_netvsc", "xen-netfront",
 // emulatedBoards begin the PCI subsystems of cards that QEMU and VMware emulate.
 var emulatedBoards = []string{proof.EmulatedBoard, "15ad:", "8086:0000"}
 
-// ofHypervisor reports whether the interface of an inspection is a card that a hypervisor provides.
 func ofHypervisor(i *result.Inspection) bool {
 	board := i.Fact("nic.pci-subsystem")
 	return i.Fact("cpu.hypervisor") != "no" && slices.Contains(paravirtual, i.Evidence.Driver) ||

@@ -56,7 +56,6 @@ func nodeState(_ Observed, n Node) []Line {
 	return good("", "ready; kubelet %s", node.Status.NodeInfo.KubeletVersion)
 }
 
-// inspect checks whether inspect pods ran on the node, and reports their image.
 func inspect(_ Observed, n Node) []Line {
 	if n.NotLooked != "" {
 		if preflight.NodeReady(n.Node) && !n.Node.Spec.Unschedulable {
@@ -178,7 +177,6 @@ func perNUMANode(n Node) string {
 		strings.Join(parts, ", "), millis(reserved))
 }
 
-// millis formats a number of thousandths of a CPU as CPUs.
 func millis(n int64) string {
 	return strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%d.%03d", n/1000, n%1000), "0"), ".")
 }
@@ -244,12 +242,11 @@ func TroubleOf(p *corev1.Pod, warnings []corev1.Event) *pods.Trouble {
 	return &t
 }
 
-// Passing reports whether a trouble often ends by itself: a caller should wait some more seconds.
+// Passing reports whether a trouble often ends by itself, so that a caller should wait.
 func Passing(t *pods.Trouble) bool {
 	return t.Outcome == v1alpha1.OutcomeUnschedulable || t.Outcome == v1alpha1.OutcomeNetworkFailed
 }
 
-// unclear reports whether a trouble says nothing about the node.
 func unclear(t *pods.Trouble) bool {
 	return slices.Contains([]string{
 		v1alpha1.OutcomePodRefused, v1alpha1.OutcomeStartTimeout, v1alpha1.OutcomeDeadlineExceeded, v1alpha1.OutcomeEvicted,

@@ -1,7 +1,6 @@
 // Package dra reads how Dynamic Resource Allocation gives devices to pods with an extended
-// resource: a DeviceClass names it, ResourceSlices list the devices of each node, and a
-// ResourceClaim by the scheduler has each pod's device. A device plugin can provide it on other
-// nodes.
+// resource: a DeviceClass names it, ResourceSlices list a node's devices, and the scheduler's
+// ResourceClaim has each pod's. A device plugin can provide it on other nodes.
 package dra
 
 import (
@@ -18,8 +17,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/deviceattribute"
 )
 
-// Class returns the class that provides an extended resource; nil if there is none. If there are several, the scheduler
-// takes the newest, then the first by name.
+// Class returns an extended resource's class, or nil: as the scheduler, the newest, then by name.
 func Class(classes []resourcev1.DeviceClass, name corev1.ResourceName) *resourcev1.DeviceClass {
 	var found *resourcev1.DeviceClass
 	for i := range classes {
@@ -42,7 +40,6 @@ func Devices(ctx context.Context, class *resourcev1.DeviceClass, all []resourcev
 	var selectors []cel.CompilationResult
 	for _, s := range class.Spec.Selectors {
 		if s.CEL == nil {
-			// A kind of selector that this version does not know.
 			return nil
 		}
 		compiled := compiler.CompileCELExpression(s.CEL.Expression, cel.Options{DisableCostEstimation: true})
@@ -85,8 +82,8 @@ func current(all []resourcev1.ResourceSlice) []*resourcev1.ResourceSlice {
 	return found
 }
 
-// Advertise gives the nodes that do not advertise a resource themselves as much of it, in capacity and allocatable, as a
-// driver provides, and returns their names.
+// Advertise gives nodes that do not advertise a resource what a driver provides, in capacity and
+// allocatable, and returns their names.
 func Advertise(nodes []corev1.Node, name corev1.ResourceName, count map[string]int64) (given []string) {
 	for i := range nodes {
 		n := &nodes[i]

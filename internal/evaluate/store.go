@@ -26,12 +26,12 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
-// mostRounds is how many rounds of cells are in memory, of the benchmarks read last: about 1 KiB
-// each. A larger benchmark, of up to the API's 40,000 rounds, is alone.
+// mostRounds bounds the rounds in memory, of 1 KiB each. A larger benchmark (the API allows 40,000)
+// is alone.
 const mostRounds = 20_000
 
-// Store reads stored results and judges them. It keeps what it read, so that after each run only the
-// new result is read; a manager that starts reads everything again when it first needs it.
+// Store reads stored results and judges them. It keeps what it read: after a run, it reads only the
+// new result.
 type Store struct {
 	Live     client.Reader
 	keeping  sync.Mutex    // guards kept; nothing is read or computed meanwhile
@@ -47,14 +47,13 @@ type collection struct {
 	read      []readResult // these results, in the order of the status
 }
 
-// readResult was read; valid: its content is the one that the status names.
+// readResult was read; valid: its content is what the status names.
 type readResult struct {
 	version version
 	named   v1alpha1.StoredResult
 	valid   bool
 }
 
-// version is the version of a ConfigMap: while both fields are the same, its content is the same.
 type version struct {
 	uid             types.UID
 	resourceVersion string
@@ -62,8 +61,8 @@ type version struct {
 
 func versionOf(o metav1.Object) version { return version{o.GetUID(), o.GetResourceVersion()} }
 
-// hold returns the collections of benchmarks for one worker. Another that needs one of them waits for
-// the release, and no other worker does. All workers lock in one order, so that no two wait for each other.
+// hold returns the collections of benchmarks for one worker; another waits for their release. All
+// workers lock in one order, so that no two wait for each other.
 func (s *Store) hold(of ...*v1alpha1.LatencyBenchmark) (held map[types.UID]*collection, release func()) {
 	held = map[types.UID]*collection{}
 	s.keeping.Lock()
@@ -81,8 +80,8 @@ func (s *Store) hold(of ...*v1alpha1.LatencyBenchmark) (held map[types.UID]*coll
 	}
 }
 
-// keep returns the collection of a benchmark, which may be empty, and makes room: those not used for the
-// longest time are dropped. Who uses one of these meanwhile is not disturbed.
+// keep returns a benchmark's collection, which may be empty, and drops those that were unused
+// longest, without harm to their present users.
 func (s *Store) keep(b *v1alpha1.LatencyBenchmark) *collection {
 	own := &collection{benchmark: b.UID}
 	if i := slices.IndexFunc(s.kept, func(k *collection) bool { return k.benchmark == b.UID }); i >= 0 {
@@ -192,8 +191,8 @@ func (s *Store) versions(ctx context.Context, b *v1alpha1.LatencyBenchmark) (map
 	return versions, nil
 }
 
-// An export is a baseline that any user of the namespace may have written. The digest in the
-// criteria decides which bytes count: it is trusted as far as the criteria's author trusts it.
+// Any user of the namespace may have written an export. The digest in the criteria decides which
+// bytes count: it is as trusted as the criteria's author.
 
 const (
 	fieldExport     = "spec.criteria.baseline.export"
@@ -201,7 +200,6 @@ const (
 	fieldExportSum  = fieldExport + ".sha256"
 )
 
-// lookExport reads whether the ConfigMap of an export exists, and its version, but not its content.
 func (s *Store) lookExport(ctx context.Context, namespace string, c *compared) error {
 	found := &metav1.PartialObjectMetadata{}
 	found.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))

@@ -25,10 +25,10 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// A benchmark is judged when it finishes, and again when an input changes: rules, stored results,
-// the baseline's. If one of its own is missing, it does not pass any more. The first verdict fixes
-// which benchmark a LatencyGate had accepted. A Pass or Fail outlives the deletion of the baseline,
-// for example by the gate's history limit.
+// A benchmark is judged when it finishes, and when an input changes. Without all of its own
+// results, it does not pass any more. The first verdict fixes which benchmark a LatencyGate had
+// accepted. A Pass or Fail outlives the deletion of the baseline, for example by the gate's history
+// limit.
 
 // Judge updates verdict and session of a finished benchmark if an input changed.
 func (s *Store) Judge(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {
@@ -92,7 +92,7 @@ type compared struct {
 	// gate has accepted it, if one has; uid is its UID, if gate or criteria say it.
 	gate, uid string
 	missing   string // why there is no baseline; empty if it, or the ConfigMap, exists
-	// export is the export that is the baseline, and held the version of its ConfigMap; nil if the baseline is a benchmark.
+	// export is the export that is the baseline, or nil, and held its ConfigMap's version.
 	export *v1alpha1.ExportedBaseline
 	held   version
 	// verification and spread are the gate's knowledge of sessions; nil without it.
@@ -167,7 +167,6 @@ func (s *Store) accepted(ctx context.Context, b *v1alpha1.LatencyBenchmark, c *c
 	return cmp.Or(settled, &v1alpha1.VerdictBaseline{Gate: c.gate, Namespace: gate.Spec.Namespace, Benchmark: accepted.Benchmark, UID: accepted.UID}), nil
 }
 
-// reference returns the sessions compared with: accepted before the measurement.
 func (c *compared) reference(b *v1alpha1.LatencyBenchmark, measured *rounds.Collection) *sessions.Reference {
 	if c.verification == nil {
 		return nil
@@ -228,7 +227,7 @@ func (s *Store) inputs(ctx context.Context, b *v1alpha1.LatencyBenchmark, baseli
 	return own + "." + other, err
 }
 
-// judge returns the verdict of both sides, what was measured of the values of a session, and whether more rounds may decide
+// judge returns the verdict of both sides, the session's values, and whether more rounds may decide
 // among all benchmarks together. Errors may pass, defects stay.
 func (s *Store) judge(ctx context.Context, b *v1alpha1.LatencyBenchmark, baseline *compared, together int) (
 	judged *v1alpha1.Verdict, session *v1alpha1.Session, more bool, err error,

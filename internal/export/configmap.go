@@ -19,8 +19,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// A ConfigMap has an export's files that are read again as keys of binaryData: the path with _ for
-// slashes. The manifest's digest covers them, and names the export in both forms.
+// A ConfigMap has the files that are read again as keys of binaryData, with _ for slashes. The
+// manifest's digest covers them, and names the export in both forms.
 
 // The errors of an export in a ConfigMap, for errors.Is, besides ErrNone and ErrDamaged.
 var (

@@ -4,11 +4,11 @@
 //
 //	manifest.json        the list of files, with their sizes and SHA-256
 //	benchmark.json       the LatencyBenchmark: spec and status; matrix.json for a LatencyMatrix
-//	runs/RUN/            client.json.gz, server.json.gz and pods.json: the stored result of each run, as the agents sent it
+//	runs/RUN/            client.json.gz, server.json.gz, pods.json: a run's result, as the agents sent it
 //	evidence.json        the observations of both endpoints of each run, uncompressed
 //	results.json, .csv   the results, as kubectl tailgate get prints them
 //	histograms/VARIANT/  CELL.hgrm (all rounds), CELL-round-N.hgrm and CELL.hlog for each cell
-//	slowest/VARIANT/     CELL.csv for each cell whose tool reports them: the slowest samples of each round
+//	slowest/VARIANT/     CELL.csv, if the tool reports them: the slowest samples of each round
 //	pairs/NAME/          the same for the benchmark of each pair of a LatencyMatrix
 //
 // Only the first three are read again, the others by people; all are verified.
@@ -33,10 +33,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// Errors of an export, for errors.Is.
 var (
-	ErrNone = errors.New("no export")
-	// ErrDamaged is returned for an export that is incomplete or was changed.
+	ErrNone    = errors.New("no export")
 	ErrDamaged = errors.New("damaged export; copy it again, or export again")
 	ErrExists  = errors.New("it already exists")
 )
@@ -145,7 +143,6 @@ func putInPlace(finished, dir string) error {
 	return nil
 }
 
-// writer puts files, whose paths have slashes, and records them.
 type writer struct {
 	put   func(name string, content []byte) error
 	files []result.File

@@ -18,9 +18,9 @@ import (
 // ticksPerHalfDistance lines of a .hgrm halve the share beyond, as in HistogramLogProcessor.
 const ticksPerHalfDistance = 5
 
-// histograms writes for every cell the distribution of all rounds and of each as percentiles, in µs
-// of the benchmark's latency type, and a histogram log with an interval for each round, which has
-// the stored ns: whole round trips, or captured times.
+// histograms writes each cell's distribution, of all rounds and of each, as percentiles in µs of
+// the benchmark's latency type, and a histogram log with an interval for each round, of the stored
+// ns: whole round trips, or captured times.
 func (w *writer) histograms(under string, b Benchmark) error {
 	for _, s := range report.AllSeries(b.Object, b.Runs) {
 		name := path.Join(under, "histograms", s.Variant.Name, s.Name)
@@ -42,7 +42,6 @@ func (w *writer) histograms(under string, b Benchmark) error {
 	return nil
 }
 
-// rounds writes each round's percentiles, and returns all rounds' histogram and their log.
 func (w *writer) rounds(name string, s report.Series) (all *hdr.Histogram, log []byte, err error) {
 	var out bytes.Buffer
 	intervals := hdr.NewHistogramLogWriter(&out)
@@ -87,9 +86,9 @@ func (w *writer) rounds(name string, s report.Series) (all *hdr.Histogram, log [
 	return all, out.Bytes(), nil
 }
 
-// percentiles writes the percentile distribution of a histogram in the format of HdrHistogram's
-// outputPercentileDistribution, which its plotters read. It takes only the last lines from the library's own text, because
-// the percentiles there have six decimals.
+// percentiles writes a histogram's percentiles in the format of HdrHistogram's
+// outputPercentileDistribution. The library's own text has six decimals there; only its last lines
+// are taken.
 func (w *writer) percentiles(name string, h *hdr.Histogram, s report.Series) error {
 	scale := 1_000.0
 	if s.LatencyType == v1alpha1.ResultLatencyType(v1alpha1.LatencyHalfRTT) {
@@ -118,7 +117,6 @@ func (w *writer) percentiles(name string, h *hdr.Histogram, s report.Series) err
 	return w.file(name, out.Bytes())
 }
 
-// slowest writes each round's slowest samples as stored, if the tool reports them.
 func (w *writer) slowest(under string, b Benchmark) error {
 	for _, s := range report.AllSeries(b.Object, b.Runs) {
 		lines := [][]string{{"round", "at_ns", "rtt_ns", "samples", "where", "client_gap_ns", "server_gap_ns"}}

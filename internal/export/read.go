@@ -127,7 +127,6 @@ func from(fsys fs.FS) source {
 	}
 }
 
-// listed reads a file that the manifest lists, and compares it with the manifest.
 func (m manifest) listed(from source, name string) ([]byte, error) {
 	f, ok := m.paths[name]
 	if !ok {

@@ -7,11 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// OptOutLabels and OptOutAnnotations ask admission webhooks not to add to a pod what takes CPUs or
-// changes its network: the proxies of Istio, Kuma, Linkerd and Consul, OpenTelemetry's collector,
-// Dynatrace's agent, all of Datadog's. They also ask meshes that redirect traffic without a
-// container to leave it alone: Istio's ambient mode from 1.23 on, and Kmesh, read the mode's label.
-// They have no effect in a namespace without either.
+// OptOutLabels and OptOutAnnotations ask webhooks not to add to a pod what takes CPUs or changes
+// its network: the proxies of Istio, Kuma, Linkerd and Consul, OpenTelemetry's collector,
+// Dynatrace's agent, all of Datadog's. Meshes without a container leave it alone, too: Istio's
+// ambient mode from 1.23 on, and Kmesh. They have no effect in a namespace without either.
 func OptOutLabels() map[string]string {
 	return map[string]string{
 		"sidecar.istio.io/inject":         "false",
@@ -32,15 +31,15 @@ func OptOutAnnotations() map[string]string {
 	}
 }
 
-// The annotations with which meshes report that they redirect a pod's traffic: Istio's ambient mode (enabled, or pending while
-// the proxy does not take it over yet) and Kmesh (enabled).
+// Annotations of meshes that redirect a pod's traffic: Istio's ambient mode (enabled, or pending
+// until the proxy takes over) and Kmesh (enabled).
 const (
 	annotationAmbient = "ambient.istio.io/redirection"
 	annotationKmesh   = "kmesh.net/redirection"
 )
 
-// The domains of annotations and labels by which container runtimes, their plugins and agents of nodes set up a pod: CPUs, parts of the
-// cache, cgroups, devices, hooks, system calls, networks, or another kernel. All below a domain belong to it.
+// Domains of annotations and labels by which runtimes and agents of nodes set up a pod: CPUs,
+// cache, cgroups, devices, hooks, system calls, networks, kernel. All below a domain belong to it.
 var runtimeDomains = []string{
 	"crio.io", "cri-o.io", "containerd.io", "nri.io", "noderesource.dev", "cdi.k8s.io", "io.kubernetes.cri", "io.kubernetes.cri-o", "io.containers", "run.oci",
 	"io.katacontainers", "dev.gvisor", "rdt.resources.beta.kubernetes.io", "blockio.resources.beta.kubernetes.io",
@@ -50,7 +49,8 @@ var runtimeDomains = []string{
 	"org.systemd", "org.criu", "org.opencontainers", "module.wasm.image", "multus-cni.io", "workload.openshift.io", "alibabacloud.com",
 }
 
-// ofRuntime reports whether a key is in one of these domains. A key of older runtimes has no slash: io.kubernetes.cri-o.userns-mode.
+// ofRuntime reports whether a key is in one of these domains. A key of older runtimes has no slash:
+// io.kubernetes.cri-o.userns-mode.
 func ofRuntime(key string) bool {
 	domain, _, _ := strings.Cut(key, "/")
 	return slices.ContainsFunc(runtimeDomains, func(d string) bool {
@@ -58,9 +58,9 @@ func ofRuntime(key string) bool {
 	})
 }
 
-// SetsUpPod reports whether an annotation or a label of a pod changes its networks, their bandwidth, the path of its packets, or how the
-// container runtime sets it up: those of Multus, of plugins that limit the bandwidth, Kube-OVN, meshes, Cilium's proxy (up to
-// 1.16), runtimes, their plugins and agents of nodes.
+// SetsUpPod reports whether an annotation or label changes a pod's networks, their bandwidth, the
+// path of packets, or its setup: those of Multus, of plugins that limit the bandwidth, Kube-OVN,
+// meshes, Cilium's proxy (up to 1.16), runtimes, their plugins and agents of nodes.
 func SetsUpPod(annotation, value string) bool {
 	switch annotation {
 	case AnnotationNetworks, "v1.multus-cni.io/default-network", "kubernetes.io/ingress-bandwidth", "kubernetes.io/egress-bandwidth",
@@ -86,10 +86,10 @@ func UnreadVariable(name string) bool {
 	return strings.HasPrefix(name, "DD_") || strings.HasPrefix(name, "OTEL_")
 }
 
-// The network resources injector of the SR-IOV operator adds these to each pod whose network names a resource
-// (github.com/k8snetworkplumbingwg/network-resources-injector, pkg/webhook/webhook.go and pkg/types/types.go at commit
-// 61d01b9): a volume with the pod's labels, annotations and hugepages, and, for a container with hugepages, a variable with
-// the container's name.
+// The network resources injector of the SR-IOV operator adds these to a pod whose network names a
+// resource (github.com/k8snetworkplumbingwg/network-resources-injector, pkg/webhook/webhook.go and
+// pkg/types/types.go at commit 61d01b9): a volume with the pod's labels, annotations and hugepages,
+// and a variable with the name of a container with hugepages.
 const (
 	injectorVolume   = "podnetinfo"
 	injectorPath     = "/etc/podnetinfo"

@@ -1,7 +1,7 @@
 // Package foreign has the few types of other projects that Tailgate reads and writes, a file for
-// each. Their Go modules would add the dependencies of whole operators for a few fields, and every
-// upgrade of Kubernetes would wait for all of them. Tests compare the types with the definitions,
-// and with recorded objects of the versions that the comments name.
+// each. Their Go modules would add whole operators' dependencies, for which upgrades of Kubernetes
+// would wait. Tests compare the types with the definitions, and with recorded objects of the named
+// versions.
 package foreign
 
 import (
@@ -61,10 +61,9 @@ func Annotation(selections ...Selection) string {
 // Status is one element of AnnotationNetworkStatus.
 type Status struct {
 	// Name is namespace/name of the definition, or the default network's.
-	Name      string `json:"name"`
-	Interface string `json:"interface"`
-	// IPs are addresses without prefix length.
-	IPs []string `json:"ips,omitempty"`
+	Name      string   `json:"name"`
+	Interface string   `json:"interface"`
+	IPs       []string `json:"ips,omitempty"`
 	// MAC and MTU, in bytes, are empty and 0 if the CNI plugin reported none.
 	MAC     string `json:"mac,omitempty"`
 	MTU     int    `json:"mtu,omitempty"`
@@ -73,7 +72,7 @@ type Status struct {
 	DeviceInfo *DeviceInfo `json:"device-info,omitempty"`
 }
 
-// DeviceInfo is what the Device Information Specification 1.1.0 says of PCI devices, and of those of type vdpa.
+// DeviceInfo is the Device Information Specification 1.1.0 of PCI devices, and of type vdpa.
 type DeviceInfo struct {
 	Type string     `json:"type"`
 	PCI  *PCIDevice `json:"pci,omitempty"`
@@ -94,8 +93,8 @@ type PCIDevice struct {
 	PFAddress string `json:"pf-pci-address,omitempty"`
 }
 
-// OtherPrimary returns the first address of the default network in AnnotationNetworkStatus if none of its addresses is the pod's, as in a
-// namespace with a primary user-defined network of OVN-Kubernetes.
+// OtherPrimary returns the default network's first address if none of its addresses is the pod's,
+// as in a namespace with a primary user-defined network of OVN-Kubernetes.
 func OtherPrimary(annotation, podIP string) string {
 	var all []Status
 	if len(annotation) > maxNetworkStatus || json.Unmarshal([]byte(annotation), &all) != nil {
@@ -189,8 +188,8 @@ func Parent(config string) string {
 	return ""
 }
 
-// Deviceless reports whether a network, by its CNI configuration, needs no device although its definition names a resource: one of a marker
-// of nodes that have a bridge, or what applications use beside it (RDMA).
+// Deviceless reports whether a network needs no device although its definition names a resource, as
+// that of a marker of nodes with a bridge, or what applications use beside it (RDMA).
 func Deviceless(config, resource string) bool {
 	plugins, _ := Plugins[CNIPlugin](config)
 	if len(plugins) == 0 {

@@ -25,9 +25,9 @@ const (
 
 const VendorSolarflare = "1924" // the PCI vendor of Solarflare NICs
 
-// SriovNetworkNodeState is the part of the kind of that name (sriov-network-operator v1.6.0) that Tailgate reads: the NICs
-// of the node with the same name, as the operator's daemon there sees and configures them. NICs that the operator does not
-// know are not listed at all.
+// SriovNetworkNodeState is the part of the kind (sriov-network-operator v1.6.0) that Tailgate
+// reads: the NICs of the node of that name that the operator knows, as its daemon sees and
+// configures them.
 type SriovNetworkNodeState struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              SriovSpec   `json:"spec"`
@@ -50,9 +50,9 @@ func (s SriovNetworkNodeState) Drains() string {
 	return SriovIdle
 }
 
-// Merge returns what counts of two states of one node. Each operator has a namespace, and one that
-// was uninstalled leaves its states. A drain in either counts; the rest is that of the state
-// written last or, if that is unknown, of the one that is not synced.
+// Merge returns what counts of two states of one node: each operator has a namespace, and an
+// uninstalled one leaves its states. A drain in either counts; the rest is that of the state
+// written last or, if unknown, of the one that is not synced.
 func (s SriovNetworkNodeState) Merge(o SriovNetworkNodeState) SriovNetworkNodeState {
 	later := o.written().Compare(s.written())
 	if later > 0 || later == 0 && s.Status.SyncStatus == SriovSucceeded {

@@ -17,8 +17,8 @@ var NodeResourceTopologyKind = schema.GroupVersionKind{Group: "topology.node.k8s
 const ZoneTypeNode = "Node" // of a zone that is a NUMA node
 
 // NodeResourceTopology is the part of the kind (noderesourcetopology-api v0.1.3) that Tailgate
-// reads: the resources of a node's NUMA nodes. It has neither spec nor status; its name is the
-// node's. Agents such as node-feature-discovery update it some seconds after a change.
+// reads: the resources of a node's NUMA nodes, by its name, without spec and status. Agents such as
+// node-feature-discovery update it some seconds after a change.
 type NodeResourceTopology struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Zones             []Zone `json:"zones"`
@@ -57,8 +57,8 @@ func Decode[T any](object map[string]any) (T, error) {
 var ModuleKind = schema.GroupVersionKind{Group: "kmm.sigs.x-k8s.io", Version: "v1beta1", Kind: "Module"}
 
 // Module is the part of KMM 2.6's kind that Tailgate reads. KMM 2 unloads the kernel module from a
-// selected node with a taint NoSchedule or NoExecute, also a cordon's, that the Module does not
-// tolerate; its own components tolerate only pressure. Before 2.3, there are no tolerations.
+// node with a taint NoSchedule or NoExecute, also a cordon's, that the Module does not tolerate;
+// its own components tolerate only pressure. Before 2.3, there are no tolerations.
 type Module struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              ModuleSpec `json:"spec"`

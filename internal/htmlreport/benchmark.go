@@ -37,7 +37,6 @@ type benchmark struct {
 	collected *rounds.Collection
 }
 
-// table is a table of figures. The first columns of each row hold text.
 type table struct {
 	Caption string
 	Texts   []string
@@ -45,7 +44,6 @@ type table struct {
 	Rows    []tableRow
 }
 
-// tableRow is a line of a table. Begin is false if the first text is that of the line above.
 type tableRow struct {
 	Texts   []string
 	Begin   bool
@@ -133,7 +131,6 @@ func factsOf(b export.Benchmark) [][2]string {
 	return facts
 }
 
-// outcome is the verdict of a benchmark, which may be notJudged.
 type outcome struct {
 	v1alpha1.Verdict
 	Judged  []judgedRule
@@ -258,7 +255,6 @@ func percentile(r v1alpha1.CellResult, p v1alpha1.Percentile) figure {
 	return needs(named.Needs())
 }
 
-// cause holds the attribution of a cell's slowest samples.
 type cause struct {
 	Name             string
 	Beyond, Examined string // samples beyond p99.9; those of them that were examined
@@ -266,7 +262,6 @@ type cause struct {
 	Blind            bool // an endpoint slept while waiting; only interruptions of sends show
 }
 
-// part is the share of the slowest samples that have the same cause.
 type part struct {
 	place
 	Count       string

@@ -26,12 +26,10 @@ type comparison struct {
 	Missing string   // why there is no comparison; empty otherwise
 }
 
-// differences returns the different conditions, or the different notes of the users.
 func (c comparison) differences(notes bool) []compare.Difference {
 	return slices.DeleteFunc(slices.Clone(c.Differences), func(d compare.Difference) bool { return d.Note != notes })
 }
 
-// comparisonRow is one metric of a cell. Begin is true in the first row of a cell.
 type comparisonRow struct {
 	Cell, Rounds string
 	Begin        bool
@@ -40,7 +38,6 @@ type comparisonRow struct {
 	Bar          *bar     // the ratio on the axis; nil if there is no ratio
 }
 
-// bar is an estimate with its interval on an axis, in percent.
 type bar struct {
 	From, Width, At float64
 	HasInterval     bool // false if the estimate has no bounds
@@ -54,7 +51,7 @@ func (b *bar) Estimated() bool {
 	return (b.At > 0 || !b.Beyond.Left) && (b.At < 100 || !b.Beyond.Right)
 }
 
-// newBar places an estimate, which is infinite if it has no bound, and its bounds, where nil means that there is none.
+// newBar places an estimate, infinite without a bound, and its bounds, where nil means none.
 func newBar(at func(float64) float64, estimate float64, lower, upper *float64) *bar {
 	place := func(v float64) float64 { return math.Round(min(max(at(v), 0), 100)*10) / 10 }
 	b := &bar{At: place(estimate), From: 0, HasInterval: lower != nil || upper != nil, Open: ends{lower == nil, upper == nil}}
@@ -153,7 +150,6 @@ type axis float64
 
 var reaches = []float64{1.1, 1.25, 1.5, 2, 3, 5, 10, 30, 100}
 
-// axisFor returns the smallest axis with room for all ratios, or the largest.
 func axisFor(ratios []*float64) axis {
 	most := 1.0
 	for _, v := range ratios {
@@ -178,7 +174,7 @@ func (a axis) bar(f compare.Figure) *bar {
 	return newBar(a.at, *f.Ratio, f.Lower, f.Upper)
 }
 
-// judgedRule is a rule with its picture: the limit in the middle of an axis, the estimate and its interval.
+// judgedRule is a rule with its picture: the limit in the middle of an axis, estimate and interval.
 type judgedRule struct {
 	v1alpha1.RuleVerdict
 	Bar   *bar     // nil if there is nothing to draw
@@ -189,7 +185,6 @@ type judgedRule struct {
 // Least means that lower values are beyond the limit.
 func (j judgedRule) Least() bool { return j.limit.Least }
 
-// Picture is the picture in words.
 func (j judgedRule) Picture() string {
 	words := "Limit " + j.Marks[1] + ", estimate " + orNone(j.Estimate)
 	if j.Lower != "" || j.Upper != "" {

@@ -37,14 +37,12 @@ func grid() []stats.Percentile {
 
 func fraction(p stats.Percentile) float64 { return float64(p.Num) / float64(p.Den) }
 
-// group holds the contents of one plot: a cell of all variants and benchmarks that have it.
 type group struct {
 	groupData
 	Ladders []ladder
 	Strips  []strip
 }
 
-// ladder is the table of percentiles behind a variant's curves: all rounds, then each round.
 type ladder struct {
 	Name, Ways string
 	table

@@ -51,7 +51,6 @@ type evidenceRow struct {
 	Values                 []string // one for each column, or one that is equal everywhere
 }
 
-// column is an endpoint of a variant of a benchmark, with the documents of all rounds.
 type column struct {
 	evidenceColumn
 	documents  []result.Document

@@ -54,7 +54,6 @@ func level(ns, median int64) int {
 	return n
 }
 
-// legendItem is a colour with the lowest multiple of the median that has it.
 type legendItem struct{ Class, Text string }
 
 func (m matrix) Legend() []legendItem {
@@ -91,7 +90,6 @@ func matricesOf(b export.Benchmark) []matrix {
 	return all
 }
 
-// fill adds the figures of the pairs; it returns false if no pair has a figure.
 func (m *matrix) fill(pairs []*v1alpha1.LatencyBenchmark, results []summary.PairResult, p v1alpha1.Percentile, clients []string) bool {
 	of := map[v1alpha1.Pair]*v1alpha1.CellResult{}
 	for _, b := range pairs {

@@ -9,7 +9,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// slowest is the table of a variant's slowest samples, with the number of samples that it omits.
 type slowest struct {
 	Shown, Stored int // samples in the table, of those kept; Examined counts all
 	Examined      int64
@@ -36,7 +35,6 @@ type place struct {
 	Name, Class string
 }
 
-// places are in the order of their shapes in the script.
 var places = []place{
 	{tool.WhereClient, "client", "client"}, {tool.WhereServer, "server", "server"}, {tool.WhereBoth, "both ends", "both"},
 	{tool.WhereNeither, "neither", "neither"}, {tool.WhereUndetermined, "unknown", "unknown"},
@@ -62,7 +60,6 @@ func slowestShown(all []export.Benchmark) int {
 	return max(fewestSlowSamples, slowSamplesOfAPage/max(rounds, 1))
 }
 
-// add adds a round's slowest samples to the table, and returns them for the script.
 func (s *slowest) add(round int32, a tool.Attribution, most int, shown func(int64) int64) [][3]int64 {
 	row := slowRound{Round: round}
 	var drawn [][3]int64

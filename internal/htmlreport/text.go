@@ -55,12 +55,10 @@ func thousands(n int64) string {
 	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
 }
 
-// needs stands for a percentile for which there are too few samples.
 func needs(samples int64) figure {
 	return figure{Text: "needs " + power(samples), Title: fmt.Sprintf("needs %s samples", thousands(samples)), Muted: true}
 }
 
-// power abbreviates powers of ten.
 func power(n int64) string {
 	digits := strconv.FormatInt(n, 10)
 	if len(digits) < 5 || strings.Trim(digits[1:], "0") != "" || digits[0] != '1' {
@@ -79,7 +77,7 @@ func at(t *metav1.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05 UTC")
 }
 
-// duration formats the duration between two times, to the second; empty if one is missing, or a clock was set back between them.
+// duration formats a time span to the second; empty if an end is missing or a clock was set back.
 func duration(from, to *metav1.Time) string {
 	if from.IsZero() || to.IsZero() || to.Before(from) {
 		return ""
@@ -103,7 +101,6 @@ const (
 	narrowestName = 44 // the least width of a column of names
 )
 
-// columnWidth returns the width of a column of texts that wrap between words.
 func columnWidth(texts ...string) float64 {
 	most := 0.0
 	for _, text := range texts {
@@ -139,7 +136,6 @@ func divided(names float64, columns []float64) [][2]int {
 
 func within[T any](columns []T, part [2]int) []T { return columns[part[0]:part[1]] }
 
-// Parts returns the parts of the table's columns, each of which has all of its names beside it.
 func (t table) Parts() [][2]int {
 	names, columns := 0.0, make([]float64, len(t.Columns))
 	for i, title := range t.Texts {

@@ -1,5 +1,4 @@
-// Package identity computes the identity of a node, as far as a LatencyGate counts it, and the differences between
-// identities. The controllers, the command line and the HTTP verdict use the same computation. The package is pure.
+// Package identity computes a node's identity as a gate counts it, and the differences. It is pure.
 package identity
 
 import (
@@ -20,7 +19,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// The prefixes of the identity keys that can occur several times.
 const (
 	labelPrefix  = "Label/"
 	devicePrefix = string(v1alpha1.IdentityDevices) + "/"
@@ -31,7 +29,7 @@ func Label(name string) string { return labelPrefix + name }
 // Keys are the identity keys that a gate counts.
 type Keys []string
 
-// KeysOf returns the identity keys of a gate: the key of a label is Label/NAME, the key of a device Devices/RESOURCE.
+// KeysOf returns a gate's identity keys, of labels as Label/NAME, of devices as Devices/RESOURCE.
 func KeysOf(gate *v1alpha1.LatencyGate) Keys {
 	var all Keys
 	for _, key := range gate.Spec.Identity.Keys {
@@ -86,7 +84,7 @@ func value(key string, node Subject) string {
 // unknown is a version that could not be read, for the runtime with its type before it.
 const unknown = "Unknown"
 
-// reported reports whether a value tells something: the kubelet, the runtime, the device plugin or the labeller may be restarting.
+// reported reports whether a value tells something: kubelet, runtime or labeller may be restarting.
 func reported(key, value string) bool {
 	switch {
 	case value == "":
@@ -100,10 +98,10 @@ func reported(key, value string) bool {
 	return value != unknown && (!found || version != "" && version != unknown)
 }
 
-// AbsenceLimit is how long a key that a node no longer reports keeps its last value; then its absence is a change. It is twice the
-// time after which the kubelet forgets a device plugin that does not return, and exceeds the restart of a runtime or a labeller. For
-// devices it is plan.PluginPatience, so that a benchmark that waits for the device plugin is not ended. It delays only the detection of
-// a removal, and a node that lacks a key is not measured meanwhile, so that there is no setting.
+// AbsenceLimit is how long an unreported key keeps its last value, after which its absence is a
+// change. It is twice the time after which the kubelet forgets a device plugin, and exceeds the
+// restart of a runtime or a labeller; for devices it is plan.PluginPatience, for which a benchmark
+// waits. It only delays that a removal is found, and such a node is not measured: it is no setting.
 const AbsenceLimit = 10 * time.Minute
 
 func absenceLimit(key string) time.Duration {
@@ -116,16 +114,16 @@ func absenceLimit(key string) time.Duration {
 // Comparison is a node as it is now, compared with the node that its verification is about.
 type Comparison struct {
 	Stale string // why the verification does not apply to the node; empty if it does
-	// Values is the identity that counts now: what the node reports and, until their limit, the
-	// recorded values of the keys that it does not report, which are Absent.
+	// Values is the identity that counts: what the node reports and, until their limit, the
+	// recorded values of the Absent keys.
 	Values map[string]string
 	Absent []v1alpha1.AbsentKey
-	// Changes are the differences from the recorded identity. Seen are these and the keys whose absence
-	// the operator has yet to record: one who only reads counts them, because it may not run.
+	// Changes are the differences from the recorded identity. Seen adds keys whose absence the
+	// operator has yet to record: one who only reads counts them, because it may not run.
 	Changes, Seen []v1alpha1.IdentityChange
 }
 
-// Compare answers whether a verification applies to a node as it is now; gate is the UID of the gate.
+// Compare answers whether a verification applies to a node now; gate is the gate's UID.
 func (k Keys) Compare(v *v1alpha1.LatencyVerification, gate types.UID, node Subject, now time.Time) Comparison {
 	s := &v.Status
 	c := k.present(s, node, now)
@@ -184,7 +182,7 @@ const recreated = ", recreated" // follows the value of devices that were recrea
 // Renewed reports whether a change is that of devices that were recreated.
 func Renewed(c v1alpha1.IdentityChange) bool { return c.To == c.From+recreated }
 
-// Outdate makes a measured identity another one than that of the same node with devices that were recreated.
+// Outdate gives a measured identity another value for devices that were recreated since.
 func Outdate(measured map[string]string, all []v1alpha1.IdentityChange) {
 	for _, c := range all {
 		if _, ok := measured[c.Key]; ok && Renewed(c) {
@@ -193,12 +191,12 @@ func Outdate(measured map[string]string, all []v1alpha1.IdentityChange) {
 	}
 }
 
-// FilledIn reports whether a change only completes a recorded identity. A label that was added is a change, because a user can add it.
+// FilledIn reports whether a change only completes an identity. A user can add a label: a change.
 func FilledIn(c v1alpha1.IdentityChange) bool {
 	return !strings.HasPrefix(c.Key, labelPrefix) && !reported(c.Key, c.From) && reported(c.Key, c.To)
 }
 
-// NotReady returns why the identity of a node is unknown now; empty if it is ready. A node that is away may return as another one.
+// NotReady returns why a node's identity is unknown now. A node that is away may return as another.
 func NotReady(node Subject) string {
 	for _, c := range node.Status.Conditions {
 		if c.Type != corev1.NodeReady {
@@ -212,7 +210,7 @@ func NotReady(node Subject) string {
 	return "the node is not ready (its kubelet has reported nothing), so that its identity is unknown"
 }
 
-// Changes returns the keys that differ. A key that only one identity has was added to the gate, or removed from it.
+// Changes returns the differing keys that both identities have; the gate added or removed others.
 func Changes(from, to map[string]string) []v1alpha1.IdentityChange {
 	var all []v1alpha1.IdentityChange
 	for key, now := range to {

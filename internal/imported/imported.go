@@ -1,9 +1,8 @@
-// Package imported makes exports of what no agent measured: embedded published tables, and output
-// of tools on other machines. A result keeps only what its source has: percentiles stay
-// percentiles.
+// Package imported makes exports of what no agent measured: published tables, and output of tools
+// on other machines. A result keeps only what its source has: percentiles stay percentiles.
 //
-// Its documents name the source (result.Document.Imported). Nothing proves such a result, so that it can be printed and compared,
-// and no gate can be based on it.
+// Its documents name the source (result.Document.Imported). Nothing proves such a result, so that
+// it can be printed and compared, and no gate can be based on it.
 package imported
 
 import (
@@ -61,7 +60,7 @@ type Variant struct {
 // Round has a round's cells: the protocol, message size and rate of their traffic.
 type Round []result.Cell
 
-// Repeats reports whether the rows of one round are all in the other, whatever their order and the date.
+// Repeats reports whether one round's rows are all in the other, in any order and of any date.
 func (r Round) Repeats(other Round) bool {
 	if len(r) > len(other) {
 		r, other = other, r
@@ -100,7 +99,6 @@ func (r Result) Benchmark() (export.Benchmark, error) {
 	return all, nil
 }
 
-// spec returns the spec that a benchmark with these cells would have.
 func (r Result) spec() v1alpha1.LatencyBenchmarkSpec {
 	end := func() *v1alpha1.EndpointPlacement {
 		return &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: "unknown"}}
@@ -164,17 +162,14 @@ const (
 	mostSizes = 32
 )
 
-// File is the content of a file: rounds, how their latencies are shown, and when it was measured, or
-// zero.
+// File is a file's content: rounds, how their latencies are shown, and when measured, or zero.
 type File struct {
 	Rounds      []Round
 	LatencyType v1alpha1.LatencyType
 	At          time.Time
-	// Tool is the one that a file names, or empty.
-	Tool v1alpha1.Tool
-	// Notes are settings that the file names.
-	Notes map[string]string
-	// Setup are the lines about the tool, the client's machine and the settings, which all rounds of a benchmark share.
+	Tool        v1alpha1.Tool
+	Notes       map[string]string
+	// Setup are lines about the tool, the client's machine and settings that all rounds share.
 	Setup []string
 }
 
@@ -294,14 +289,13 @@ func commandLine(line string, rows []sfntpingpong.Row) (v1alpha1.Protocol, map[s
 // mostNote is the longest value of a note, in characters.
 const mostNote = 256
 
-// The lines of a header about the tool's build and the client's machine, and the variables that change how sockets work.
+// A header's lines about build and machine, and the variables that change how sockets work.
 var (
 	shared  = regexp.MustCompile(`^(version|src|uname|cpu|lspci): |^\S+: (driver|version): `)
 	host    = regexp.MustCompile(`^(uname: \S+) \S+`)
 	setting = regexp.MustCompile(`^((server )?LD_PRELOAD|EF_|VMA_|onload_version)`)
 )
 
-// environment returns the settings in a table's header.
 func environment(h sfnt.Header) string {
 	var all []string
 	for _, e := range h {

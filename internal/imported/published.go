@@ -33,9 +33,8 @@ var files embed.FS
 type Entry struct {
 	Result `json:",inline"`
 	// RatePerSecond is that of ladders.
-	RatePerSecond int32 `json:"ratePerSecond"`
-	// File has the figures.
-	File string `json:"file"`
+	RatePerSecond int32  `json:"ratePerSecond"`
+	File          string `json:"file"`
 }
 
 // Entries returns the published results.
@@ -153,7 +152,6 @@ func (e *Entry) addLadder(row []string) error {
 	return nil
 }
 
-// variant returns the variant with a name, with at least a number of rounds.
 func (r *Result) variant(name string, rounds int) *Variant {
 	i := slices.IndexFunc(r.Variants, func(v Variant) bool { return v.Name == name })
 	if i < 0 {

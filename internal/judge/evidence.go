@@ -12,15 +12,14 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
-// ignored reports whether the user allows a difference of the evidence.
 func ignored(criteria v1alpha1.Criteria, d result.Difference) bool {
 	return slices.Contains(criteria.IgnoreDifferences, d.Key) || matchesAny(criteria.IgnoreDifferences, d.Key) && !mustBeNamed(d.Key) ||
 		slices.Contains(criteria.IgnoreDifferences, v1alpha1.IgnoreKernelUpgrade) && OfKernelUpgrade(d)
 }
 
 var (
-	// ofKernel are keys that a distribution's other kernel changes by itself: not what an
-	// administrator chooses (arguments, governors, sysctls), the clock source, C-states, or Onload.
+	// ofKernel are keys that a distribution's other kernel changes by itself: no administrator's
+	// choices (arguments, governors, sysctls), clock source, C-states, or Onload.
 	ofKernel = []string{
 		"kernel.release", "kernel.version", "cpu.microcode", "cpu.vulnerability.*", "module.sfc*.version", "nic.driver-version",
 	}
@@ -40,7 +39,6 @@ func mustBeNamed(key string) bool {
 	return slices.Contains([]string{"nic.firmware-variant", "nic.function", keyRelation}, key) || matchesAny(ofAcceleration, key)
 }
 
-// ofAcceleration holds the keys that state whether a cell's sockets were accelerated.
 var ofAcceleration = []string{"cell.*.accelerated.client", "cell.*.accelerated.server"}
 
 // intended reports whether two variants of a benchmark differ in a key because its spec says so.
@@ -70,8 +68,8 @@ func declared(a, b *rounds.Variant) []string {
 const keyRelation = "numa.relation" // whether the CPU and the NIC are on one NUMA node
 
 var (
-	// ofNetwork are keys that may differ between networks: of the interface, its location and the
-	// namespace. Others, unless listed below, follow from the type, or are chosen with its device.
+	// ofNetwork are keys that may differ between networks: of interface, location and namespace.
+	// Others follow from the type, or are chosen with its device.
 	ofNetwork = []string{"nic.*", keyRelation, "sysctl.net.*"}
 	// ofCard and ofPort are keys without a spec, which some interfaces do not report.
 	ofCard = []string{"nic.firmware", "nic.firmware-variant"}
@@ -82,8 +80,8 @@ var (
 	}
 )
 
-// ofNetworks reports whether a difference follows from two variants' different networks. A NIC, its
-// settings and distance do not: they would be measured instead. The pod network has no NIC.
+// ofNetworks reports whether a difference follows from different networks. A NIC's settings and
+// distance do not: they would be measured instead. The pod network has no NIC.
 func ofNetworks(d result.Difference, a, b *rounds.Variant) bool {
 	pod := a.Network.Type == v1alpha1.NetworkPod || b.Network.Type == v1alpha1.NetworkPod
 	unreported := d.A == "" || d.B == ""
@@ -164,8 +162,8 @@ func incomparable(
 	return all
 }
 
-// Alike compares a workload with an endpoint of a benchmark: it returns what differs, what differs and is excused by the criteria, and
-// what is not known of the workload. What only a measuring tool has does not count.
+// Alike compares a workload with a benchmark's endpoint: what differs, what the criteria excuse,
+// and what is not known of the workload. What only a measuring tool has does not count.
 func Alike(criteria v1alpha1.Criteria, endpoint, workload result.Evidence, environmentRead bool) (differs, excused, hidden []string) {
 	for _, d := range result.Differences(result.Document{Evidence: endpoint}, result.Document{Evidence: workload}) {
 		switch {

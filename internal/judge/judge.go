@@ -1,11 +1,10 @@
-// Package judge judges stored results by criteria. It connects internal/result and
-// internal/verdict: what internal/rounds collected becomes the verdict's input, and evidence the
-// reasons that prevent one. It is pure: controllers and command line get one verdict from the same
-// results.
+// Package judge judges stored results by criteria: what internal/rounds collected becomes the input
+// of internal/verdict, and evidence the reasons that prevent a verdict. It is pure: controllers and
+// command line get one verdict from the same results.
 //
-// A verdict is prevented by placement, device and acceleration that were not proved, by rounds that did not run under equal
-// conditions and, for comparisons, by a baseline under other conditions. A simulated NIC does not prevent a verdict, and is
-// reported with it.
+// A verdict needs a proof of placement, device and acceleration, rounds under equal conditions, and
+// a baseline under the same ones. A simulated NIC does not prevent a verdict, and is reported with
+// it.
 package judge
 
 import (
@@ -82,7 +81,7 @@ func Evaluate(criteria v1alpha1.Criteria, candidate Results, baseline *Results) 
 	return verdict.Judge(in)
 }
 
-// Session returns the first rounds of compared values of a benchmark, without those from which nothing can be concluded.
+// Session returns the first rounds of a benchmark's compared values from which one may conclude.
 func Session(candidate Results) (all []v1alpha1.ValueRounds) {
 	values := candidate.Spec.Session
 	var metrics []v1alpha1.Metric
@@ -103,14 +102,14 @@ func Session(candidate Results) (all []v1alpha1.ValueRounds) {
 }
 
 const (
-	// redrawn is how many boots are drawn, each with all compared values, and unchangedPass the share of them that must pass.
+	// redrawn boots are drawn, of which the share unchangedPass must pass in all compared values.
 	redrawn, unchangedPass = 300, 0.95
 	center                 = 1e9 // a level of which a millionth is a whole number
 )
 
-// Recommend returns the smallest tolerances, as shares, with which 95 % of unchanged boots of a node pass in all compared values
-// together, against a number of accepted boots. It draws boots that differ as the gate's do, judges them as a gate does, and searches the
-// factor by which all tolerances of normal theory must be larger. The values of a boot are drawn independently of each other.
+// Recommend returns the smallest tolerances, as shares, with which 95 % of unchanged boots pass in
+// all values together, against a number of accepted boots. It draws boots that differ as the gate's
+// do, of independent values, and searches the common factor to the tolerances of normal theory.
 func Recommend(values []sessions.Calibration, boots int) []float64 {
 	tolerances := func(factor float64) []float64 {
 		all := make([]float64, len(values))
@@ -132,7 +131,6 @@ func Recommend(values []sessions.Calibration, boots int) []float64 {
 	return tolerances(high)
 }
 
-// passes returns the share of redrawn boots that pass.
 func passes(random *rand.Rand, values []sessions.Calibration, boots int, tolerances []float64) float64 {
 	passed, criteria := 0, v1alpha1.Criteria{}
 	for i, t := range tolerances {
@@ -175,12 +173,11 @@ func redrawnCell(name string, rounds []stats.Observation) verdict.Cell {
 
 type values = map[v1alpha1.Metric]stats.Observation
 
-// Cells returns every cell of the spec, measured or not, and the captured ones, with a round for
-// each run, which has only the given metrics, if any: all of the largest benchmark take 100 MiB.
+// Cells returns every cell of the spec, also captured ones, with a round for each run, which has
+// only the given metrics, if any: all of the largest benchmark take 100 MiB.
 func Cells(r Results, metrics ...v1alpha1.Metric) []verdict.Cell {
 	var all []verdict.Cell
 	for _, v := range r.Variants {
-		// Each cell has its own slice of blockers, so that a change to one does not affect another.
 		add := func(cell verdict.Cell) {
 			cell.Blockers = blockers(r, v)
 			for i := range cell.Rounds {
@@ -216,7 +213,6 @@ func narrow(all []verdict.Round, metrics []v1alpha1.Metric) {
 	}
 }
 
-// blockers returns the reasons why nothing can be concluded from a variant's runs.
 func blockers(r Results, v *rounds.Variant) []verdict.Blocker {
 	var all []verdict.Blocker
 	if r.Trouble != nil {
@@ -285,8 +281,8 @@ func histogramRound(s rounds.Samples, lost int64) verdict.Round {
 	return round
 }
 
-// ownRound is of a tool without samples. What it did not report is absent; if messages were lost,
-// so are all percentiles, which leave them out and cannot be corrected.
+// ownRound is of a tool without samples. What it did not report is absent; a loss also removes all
+// percentiles, which leave it out and cannot be corrected.
 func ownRound(own tool.Own, lost int64) verdict.Round {
 	round := verdict.Round{Samples: own.Count + lost, Values: values{v1alpha1.MetricLost: stats.Exact(lost)}}
 	for metric, ns := range map[v1alpha1.Metric]int64{v1alpha1.MetricMin: own.MinNs, v1alpha1.MetricStdDev: own.StdDevNs} {

@@ -50,7 +50,6 @@ var (
 		"Cells that have no series because their benchmark has too many.", "namespace", "benchmark")
 )
 
-// progress holds the metrics that benchmarks and matrices have in common.
 type progress struct{ state, passed, verdict, runs, runsDone, completion gauge }
 
 func newProgress(of string) progress {
@@ -73,7 +72,7 @@ func newProgress(of string) progress {
 	}
 }
 
-// cellLabels returns the labels that identify a cell. rate is empty if each message follows the answer to the previous one.
+// cellLabels identify a cell. rate is empty if each message follows the answer to the one before.
 func cellLabels() []string {
 	return []string{"namespace", "benchmark", "variant", "cell", "protocol", "size", "rate"}
 }

@@ -4,9 +4,9 @@
 //	           only in the manager that leads, so that no series exists twice.
 //	Activity   counts attempts and waiting times at their end, which the objects do not show.
 //
-// Every label is bounded. A node has at most PerNode series. At most MaxBenchmarks of users'
-// benchmarks are exported, each with its first MaxCells cells, and the numbers of dropped ones.
-// Benchmarks of gates are reported by node, those of pairs by their matrix.
+// Every label is bounded: a node has at most PerNode series, users at most MaxBenchmarks
+// benchmarks, each with its first MaxCells cells, and the numbers of dropped ones. Gates'
+// benchmarks are reported by node, pairs' by their matrix.
 package metrics
 
 import (
@@ -40,7 +40,6 @@ func newGauge(name, help string, labels ...string) gauge {
 	return gauge{desc}
 }
 
-// send sends one series, with the labels' values in the order in which they were declared.
 func (g gauge) send(ch chan<- prometheus.Metric, value float64, labels ...string) {
 	ch <- prometheus.MustNewConstMetric(g.Desc, prometheus.GaugeValue, value, labels...)
 }
@@ -53,7 +52,6 @@ func (g gauge) sendBool(ch chan<- prometheus.Metric, value bool, labels ...strin
 	g.send(ch, number, labels...)
 }
 
-// sendTime sends a time in seconds since 1970, unless it is nil or zero.
 func (g gauge) sendTime(ch chan<- prometheus.Metric, t *metav1.Time, labels ...string) {
 	if !t.IsZero() {
 		g.send(ch, float64(t.UnixMilli())/1000, labels...)
@@ -106,7 +104,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	collectBenchmarks(ch, world)
 }
 
-// NewProtection exports whether a manager finds a problem with the admission policies of its installation.
+// NewProtection exports whether a manager finds a problem with its installation's policies.
 func NewProtection(problem func() string) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tailgate_protected",

@@ -119,9 +119,8 @@ func (c *Cluster) Read(ctx context.Context, o *preflight.Observed) (err error) {
 	return err
 }
 
-// Room adds the resources that pods use on the nodes and, without a priority class, the default
-// one, which decides which pods would be preempted. Pods are most of a large cluster's data: they
-// are not read for a rejected benchmark.
+// Room adds what pods use on the nodes and, without a priority class, the default one. Pods are
+// most of a large cluster's data: they are not read for a rejected benchmark.
 func (c *Cluster) Room(ctx context.Context, o *preflight.Observed) error {
 	if o.Driver == nil || preflight.NetworkNamespace(*o) != nil {
 		return nil
@@ -299,8 +298,7 @@ func (c *Cluster) Drivers(ctx context.Context, nodes []corev1.Node, names, resou
 	return found, nil
 }
 
-// resourceSlices reads the devices that drivers of Dynamic Resource Allocation have on nodes; if there are more than fewNodes
-// nodes, also those on other nodes.
+// resourceSlices reads drivers' devices on nodes, with more than fewNodes also others'.
 func (c *Cluster) resourceSlices(ctx context.Context, nodes ...string) ([]resourcev1.ResourceSlice, error) {
 	var all []resourcev1.ResourceSlice
 	for _, selector := range selectors(resourcev1.ResourceSliceSelectorNodeName, nodes) {
@@ -331,7 +329,7 @@ func (c *Cluster) ClaimedDevice(ctx context.Context, p *corev1.Pod, resource str
 	return dra.Address(p, corev1.ResourceName(resource), claim, all), nil
 }
 
-// Suppliers reads what may supply devices, Modules and DaemonSets, as far as it may. visit gets each DaemonSet; it may be nil.
+// Suppliers reads what may supply devices, as far as it may. visit, or nil, gets each DaemonSet.
 func Suppliers(ctx context.Context, live client.Reader, visit func(*appsv1.DaemonSet)) ([]preflight.Supplier, error) {
 	var all []preflight.Supplier
 	for _, list := range []func() client.ObjectList{
@@ -388,7 +386,7 @@ func (a *absentKinds) known(kind schema.GroupVersionKind, now time.Time) bool {
 func (a *absentKinds) add(kind schema.GroupVersionKind, now time.Time) { a.since.Store(kind, now) }
 
 const (
-	// maxPage bounds a page in bytes, as sent. An object has at most 3 MiB. In memory, empty items take up to 25 times as much.
+	// maxPage is in bytes as sent: objects have up to 3 MiB; empty items take 25 times in memory.
 	maxPage = 4 << 20
 	// fewObjects are in a first page, or an unbounded one, mostObjects in later ones.
 	fewObjects, mostObjects = 32, 500
@@ -396,7 +394,6 @@ const (
 
 var errLargePage = fmt.Errorf("a page of a list has more than %d bytes", maxPage)
 
-// boundedPage is the key of contexts whose responses are bounded.
 type boundedPage struct{}
 
 // Bounded returns a configuration whose clients refuse Each's pages above maxPage.
@@ -416,7 +413,7 @@ func (t boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// boundedBody is a body that ends after maxPage bytes, and counts those that were read. An error instead of the end is one that client-go logs.
+// boundedBody ends after maxPage bytes, and counts them. client-go would log an error as the end.
 type boundedBody struct {
 	io.ReadCloser
 	read *int
@@ -456,8 +453,8 @@ func Whole(ctx context.Context, from client.Reader, list func() client.ObjectLis
 	return meta.EachListItem(all, visit)
 }
 
-// Each visits objects live, page by page: a large cluster's, or the largest that users can make,
-// are never in memory at once. A page above maxPage is read in parts, if the reader is Bounded.
+// Each visits objects live, page by page, so that large ones are never in memory at once. A page
+// above maxPage is read in parts, if the reader is Bounded.
 func Each(ctx context.Context, from client.Reader, list func() client.ObjectList, visit func(runtime.Object) error,
 	options ...client.ListOption) error {
 	read, size, next := 0, fewObjects, ""
@@ -482,7 +479,7 @@ func Each(ctx context.Context, from client.Reader, list func() client.ObjectList
 			return nil
 		}
 		if read > 0 {
-			// As many as fill half of a page: one that is refused costs the API server as much as one that is read.
+			// Half of a page: a refused one costs the API server as much as one that is read.
 			size = max(1, min(4*size, mostObjects, size*(maxPage/2)/read))
 		}
 	}

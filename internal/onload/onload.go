@@ -33,10 +33,10 @@ const (
 
 var settingName = regexp.MustCompile(`^EF_[A-Z0-9_]+$`)
 
-// defaults make Onload report to standard error instead of the kernel's log, print its settings,
-// and fail instead of using a kernel socket when resources run out. One is no report: a connection
-// that the tool closed first keeps its stack for twice this time, in seconds, after the tool's end;
-// by default 25 (opts_netif_def.h and tcp_timer.c, 201811-u1 to 9.2).
+// defaults make Onload report to standard error, print its settings, and fail instead of using a
+// kernel socket when resources run out. One is no report: a connection that the tool closed first
+// keeps its stack for twice this time, in seconds, by default 25 (opts_netif_def.h and tcp_timer.c,
+// 201811-u1 to 9.2).
 var defaults = map[string]string{
 	"EF_LOG_VIA_IOCTL":  "0",
 	"EF_CONFIG_DUMP":    "1",
@@ -121,8 +121,8 @@ func Polls(env map[string]string) bool {
 	return on && Enabled(env[time])
 }
 
-// texts are the settings that are not decimal numbers (ci_netif_config_opts_getenv in netif_init.c, and startup.c and stackname.c, of
-// Onload 9.2 and commit ef17681).
+// texts are no decimal numbers (ci_netif_config_opts_getenv in netif_init.c, and startup.c and
+// stackname.c, of Onload 9.2 and commit ef17681).
 var texts = []string{
 	"EF_CLUSTER_NAME", "EF_CTPIO_MODE", "EF_FORK_NETIF", "EF_INTERFACE_BLACKLIST", "EF_INTERFACE_WHITELIST", "EF_LD_PRELOAD", "EF_LOG",
 	"EF_LOG_FILE", "EF_LOG_THREAD", "EF_NAME", "EF_NETIF_DTOR", "EF_ONLOAD_IRQ_CORES", "EF_RX_DATAPATH", "EF_RX_TIMESTAMPING_ORDERING",
@@ -139,7 +139,6 @@ func Misread(name, value string) bool {
 	return settingName.MatchString(name) && value != "" && !slices.Contains(texts, name) && !number.MatchString(value)
 }
 
-// validate refuses too many settings, or the first key by name that is no valid one.
 func validate(settings map[string]string) error {
 	if len(settings) > MaxSettings {
 		return fmt.Errorf("it has %d keys; a profile has at most %d", len(settings), MaxSettings)
@@ -175,7 +174,6 @@ var libraryName = regexp.MustCompile(`^lib(?:citransport.*|onload(?:[.-].*)?)$`)
 
 func IsLibrary(path string) bool { return libraryName.MatchString(filepath.Base(path)) }
 
-// find returns the first of the known messages that a line has, with its groups by name.
 func find(line string) (*message, map[string]string) {
 	for i, m := range messages {
 		found := m.says.FindStringSubmatch(line)
@@ -256,7 +254,6 @@ const (
 	warning
 )
 
-// message is what Onload, or the dynamic linker about a library, prints on standard error.
 type message struct {
 	says *regexp.Regexp // matches a part of its line
 	rank
@@ -300,7 +297,6 @@ var (
 	chatter = []string{"Using ", "Sharing ", "Importing ", "Copyright ", "GNU_LIB", "ci_glibc_uses_nptl", "ci_is_multithreaded"}
 )
 
-// words returns the text that Onload printed in a line, and whether Onload printed the line.
 func words(line string) (string, bool) {
 	line = strings.TrimSpace(line)
 	start := prefix.FindString(line)
@@ -334,8 +330,8 @@ func StackSettings(dump []byte) (changed map[string]string, all int) {
 	return changed, all
 }
 
-// stackInterface matches the line with which onload_stackdump's netif begins a virtual interface of a stack: its architecture (enum
-// ef_vi_arch in etherfabric/ef_vi.h), variant and revision.
+// stackInterface matches how onload_stackdump's netif begins a stack's virtual interface:
+// architecture (enum ef_vi_arch in etherfabric/ef_vi.h), variant and revision.
 var stackInterface = regexp.MustCompile(`^ci_netif_dump_vi: .* hw=(\d+)\D\d+\s*$`)
 
 // architectures are named by number. An X4 has two, each with its own datapath.

@@ -6,15 +6,13 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// Matrix returns the pairs of nodes to measure, in the least slots, measured one after the other.
-// No node occurs twice in a slot, whose pairs are measured at once, at most as many as the
-// parallelism. No name may occur twice. The same names always give the same slots, in their order.
+// Matrix returns the pairs of nodes in the fewest slots, one after the other. A slot has each node
+// at most once, and its pairs are measured at once, at most as many as the parallelism. Names must
+// be distinct. The same names always give the same slots, in their order.
 //
 //   - Star pairs the server with every other node as its client, one in each slot;
 //   - Ring makes every node the client of the next node, and the last node the client of the first;
 //   - AllPairs pairs every node with every other, as client as often as server, give or take one.
-//
-// The result is empty if there are no two nodes to measure.
 func Matrix(m v1alpha1.LatencyMatrixSpec, nodes []string, server string) [][]v1alpha1.Pair {
 	var pairs []v1alpha1.Pair
 	switch m.Topology {

@@ -1,9 +1,8 @@
 // Package plan turns a benchmark into its ordered runs. It is pure and deterministic: equal specs
 // and nodes give equal runs and names, in the controller, the command line and tests.
 //
-// Rounds are outermost, so that drift (temperature, neighbours) affects all cells alike, and the order of the cells rotates
-// from round to round, so that no cell is always measured first. Variants with devices of one resource stay together in a
-// round: see ordered.
+// Rounds are outermost, so that drift (temperature, neighbours) affects all cells alike; the order
+// of cells rotates by round, so that none is always first. For variants see ordered.
 package plan
 
 import (
@@ -70,10 +69,9 @@ func RoundNumbers(b *v1alpha1.LatencyBenchmark) map[string]int32 {
 	return numbers
 }
 
-// ordered returns the variants in their order after a number of rounds. Variants with devices of
-// one resource form a group, also those without: AMD's device plugin for Onload exits when an
-// interface of the node appears or disappears, so devices should seldom do so. The groups rotate by
-// round, and a group's variants whenever each group has been first.
+// ordered returns the variants' order after a number of rounds. Those with devices of one resource
+// form a group, also those without: AMD's device plugin for Onload exits when an interface appears
+// or disappears. The groups rotate by round, a group's variants whenever each group has been first.
 func ordered(variants []v1alpha1.Variant, rounds int) []v1alpha1.Variant {
 	var groups [][]v1alpha1.Variant
 	of := map[string]int{}
@@ -93,9 +91,9 @@ func ordered(variants []v1alpha1.Variant, rounds int) []v1alpha1.Variant {
 	return all
 }
 
-// PluginPatience is how long a benchmark that has started, or its gate, waits for a device plugin,
-// and how long devices may be absent before the node has changed. A container that exits repeatedly
-// starts again within 5 minutes; AMD's exits whenever an interface moves.
+// PluginPatience is how long a started benchmark, or its gate, waits for a device plugin, and how
+// long devices may be absent from an unchanged node. A container that exits repeatedly starts again
+// within 5 minutes; AMD's exits whenever an interface moves.
 const PluginPatience = 30 * time.Minute
 
 // Variants returns the variants with all inherited settings, in order; at least one, named default.
@@ -173,7 +171,7 @@ func Cells(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant) []tool.Cell {
 	return cells
 }
 
-// trafficOf returns the traffic of each cell: protocols outermost, then sizes and rates as the user wrote them, streams last.
+// trafficOf returns each cell's traffic: protocols outermost, then sizes and rates, then streams.
 func trafficOf(w v1alpha1.Workload) []v1alpha1.Traffic {
 	sizes, rates := w.MessageSizes, w.RatesPerSecond
 	if len(sizes) == 0 && len(w.Streams) == 0 {

@@ -43,7 +43,7 @@ type Task struct {
 	// Interface is the measured one if known: net1 of an attached network, or one that a variant on
 	// the host's network names. Empty: that of the pod's address.
 	Interface string `json:"interface,omitempty"`
-	// Parent is the name, on the node, of the interface below Interface if Interface is of type ipvlan, macvlan, vlan or ipoib, or
+	// Parent is the node's interface below an Interface of type ipvlan, macvlan, vlan or ipoib, or
 	// foreign.UnnamedParent; empty if there is none.
 	Parent string `json:"parent,omitempty"`
 	// Borrowed: the pod's device only aligns CPUs with the NIC of Interface.
@@ -59,7 +59,7 @@ type Task struct {
 	Capture bool `json:"capture,omitempty"`
 	// SendResult sends the server's result to the client's log: no kubelet keeps both logs.
 	SendResult bool `json:"sendResult,omitempty"`
-	// ServerAddress is the server's address on the measured network. It is set for the client only.
+	// ServerAddress is the server's on the measured network; set for the client only.
 	ServerAddress string `json:"serverAddress,omitempty"`
 	// Deadline bounds the time from the agent's start until it has written its result.
 	Deadline time.Duration `json:"deadline"`

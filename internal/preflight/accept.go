@@ -28,25 +28,25 @@ import (
 // Observed is the input of Accept.
 type Observed struct {
 	Benchmark *v1alpha1.LatencyBenchmark
-	// Driver belongs to the benchmark's tool. Tools contains all tools: a rejection names the ones that support a cell.
+	// Driver is of the benchmark's tool. A rejection names the Tools that support a cell.
 	Driver tool.Driver
 	Tools  tool.Registry
 	Nodes  []corev1.Node
-	// Networks are the NetworkAttachmentDefinitions, also those that the operator creates, by name of the variant that has one.
+	// Networks are the variants' NetworkAttachmentDefinitions, by variant, also the operator's own.
 	Networks map[string]*NetworkDefinition
-	// Profiles are the ConfigMaps of acceleration.onload.profileRef, by name of the variant; nil: it does not exist.
+	// Profiles are the ConfigMaps of profileRef, by variant; nil: it does not exist.
 	Profiles map[string]*corev1.ConfigMap
-	// NodeStates and Topologies are reports by name of the node, if the cluster has such agents.
+	// NodeStates and Topologies are agents' reports by node, if the cluster has such agents.
 	NodeStates map[string]foreign.SriovNetworkNodeState
 	Topologies map[string]foreign.NodeResourceTopology
 	Claimed    []string // from drivers of Dynamic Resource Allocation: Nodes have them allocatable
-	// Pods occupy the nodes that the selectors match. Without them, the checks only consider what empty nodes could provide.
+	// Pods occupy the selected nodes. Without them, the checks consider empty nodes.
 	Pods []Pod
-	// Next is the variant of the next run of a started benchmark, which needs no devices of other variants; empty: all are needed.
+	// Next is the variant of the next run, whose devices alone are needed; empty: those of all.
 	Next string
-	// Empty makes the checks consider what empty nodes could provide, even where a source also reports what is available now.
+	// Empty makes the checks ignore what a source reports as available now.
 	Empty bool
-	// RuntimeClass and PriorityClass are those that spec.pods names, or the cluster's default PriorityClass; nil if there is none.
+	// RuntimeClass and PriorityClass are spec.pods' or the cluster's default; nil if there is none.
 	RuntimeClass  *nodev1.RuntimeClass
 	PriorityClass *schedulingv1.PriorityClass
 	Others        map[string]int // how many other unfinished benchmarks are bound to each node
@@ -61,7 +61,7 @@ type Settings struct {
 	MaxOccupation      time.Duration // for which a benchmark may hold its nodes; zero: no limit
 	BenchTools         []string      // that the bench image has; empty: all
 	CustomImages       []string      // registries and repositories of users' programs; "*" is all
-	// SfnettestImage has the tools sfnt-pingpong and sfnt-stream, and pods of these tools mount it; empty: they are those of the bench image.
+	// SfnettestImage has sfnt-pingpong and sfnt-stream; empty: the bench image has them.
 	SfnettestImage string
 }
 
@@ -71,7 +71,7 @@ type NetworkDefinition struct {
 	KindMissing bool
 	Found       bool
 	Own         bool // it exists, and the operator created it for this benchmark
-	// ResourceName is the value of its annotation; empty if there is none. Deviceless is true if its plugin needs no device nevertheless.
+	// ResourceName is its annotation's value, or empty. Deviceless: its plugin needs no device.
 	ResourceName string
 	Deviceless   bool
 }
@@ -95,7 +95,7 @@ func (r *Rejection) String() string {
 	return r.Path + ": " + r.Message
 }
 
-// InTemplate returns the rejection of a spec that is the template of a LatencyMatrix or LatencyGate, with the path in that.
+// InTemplate returns the rejection of a template's spec, with the path in its matrix or gate.
 func (r *Rejection) InTemplate() *Rejection {
 	if r == nil {
 		return nil
@@ -103,10 +103,8 @@ func (r *Rejection) InTemplate() *Rejection {
 	return &Rejection{r.Reason, templateSpec + strings.TrimPrefix(r.Path, "spec"), r.Message}
 }
 
-// check is a requirement that a spec meets in a cluster, regardless of the nodes: nil, or the rejection.
 type check func(Observed) *Rejection
 
-// chain is the checks in their order; the first that rejects decides.
 type chain []check
 
 func (c chain) check(o Observed) *Rejection {
@@ -140,7 +138,6 @@ func eachCell(of func(Observed, tool.Cell) *Rejection) check {
 	})
 }
 
-// ofSpec are the checks that do not consider nodes.
 var ofSpec = chain{
 	benchImageHasTool, customIsAllowed, cellsFitStatus, eachCell(toolMeasuresCell), planEndsInTime, percentileIsKnown, eachCell(percentileIsReached),
 	rulesCanDecide, eachCell(memoryIsEnough), eachCell(cpusAreEnough), eachVariant(hostNetworkIsAllowed), eachVariant(namespaceIsAllowed),
@@ -175,7 +172,7 @@ func CPUs(o Observed) v1alpha1.EndpointCPUs {
 	return whole
 }
 
-// leastCPUs returns the numbers from the spec or an earlier acceptance or, if there are none, the CPUs that the tool needs.
+// leastCPUs returns the CPUs of the spec or an earlier acceptance, or those that the tool needs.
 func (o Observed) leastCPUs() v1alpha1.EndpointCPUs {
 	client, server := 1, 1
 	if o.Driver != nil {
@@ -188,7 +185,6 @@ func (o Observed) leastCPUs() v1alpha1.EndpointCPUs {
 	return v1alpha1.EndpointCPUs{Client: cmp.Or(known.Client, int32(client)), Server: cmp.Or(known.Server, int32(server))}
 }
 
-// withCPUs returns a copy of o with a number of CPUs for each endpoint for which the spec sets none.
 func (o Observed) withCPUs(n v1alpha1.EndpointCPUs) Observed {
 	b := *o.Benchmark
 	b.Status.CPUs = &n
@@ -196,7 +192,7 @@ func (o Observed) withCPUs(n v1alpha1.EndpointCPUs) Observed {
 	return o
 }
 
-// placementPath returns the path of cpus or memory for a role: the role's own field if the spec sets that, or the common one.
+// placementPath returns the path of a role's cpus or memory: its own if set, or the common one.
 func placementPath(o Observed, role, field string) string {
 	p := o.Benchmark.Spec.Placement
 	own := map[string]*v1alpha1.EndpointPlacement{v1alpha1.RoleClient: p.Client, v1alpha1.RoleServer: p.Server}[role]
@@ -279,7 +275,6 @@ func percentileIsReached(o Observed, c tool.Cell) *Rejection {
 	return nil
 }
 
-// rulesCanDecide rejects a rule that can neither pass nor fail, whatever is measured.
 func rulesCanDecide(o Observed) *Rejection {
 	for _, f := range foresee(o.Benchmark.Spec, 1, o.Driver) {
 		if f.Never != "" {
@@ -320,7 +315,7 @@ func hostNetworkIsAllowed(o Observed, v v1alpha1.Variant) *Rejection {
 	return nil
 }
 
-// mostCustom bounds the descriptions of a program in all cells, in bytes: the agents' tasks and results contain them.
+// mostCustom bounds a custom program in all cells, in bytes: tasks and results contain it.
 const mostCustom = 64 << 10
 
 // customIsAllowed lets only images run in the nodes' pods that the operator trusts.
@@ -361,7 +356,7 @@ func namespaceIsAllowed(o Observed, v v1alpha1.Variant) *Rejection {
 
 const runOverhead = 30 * time.Second // of a run on its nodes, beside measuring, if nothing fails
 
-// wholePlan returns how long the runs of a spec measure, warm-ups and the rounds that may be added included, and how many they are.
+// wholePlan returns how long runs measure, with warm-ups and added rounds, and their number.
 func wholePlan(spec v1alpha1.LatencyBenchmarkSpec) (measuring time.Duration, runs int) {
 	b := &v1alpha1.LatencyBenchmark{Spec: spec}
 	b.Status.ExtendedRounds = plan.MaxRounds(spec) - spec.Rounds
@@ -383,7 +378,7 @@ func planEndsInTime(o Observed) *Rejection {
 	return nil
 }
 
-// captureIsAllowed requires a capability that the operator must allow, and a tool that gets an answer to every message.
+// captureIsAllowed requires the operator's permission, and a tool that answers every message.
 func captureIsAllowed(o Observed, v v1alpha1.Variant) *Rejection {
 	switch {
 	case v.Capture != v1alpha1.CaptureServer:
@@ -409,7 +404,7 @@ func accelerationPath(o Observed, v v1alpha1.Variant) string {
 	return path(o, v, "acceleration", func(given v1alpha1.Variant) bool { return given.Acceleration != nil })
 }
 
-// path returns the path of a variant's field: in the variant if the variant sets it, or in the spec.
+// path returns the path of a variant's field: in the variant if it sets it, or in the spec.
 func path(o Observed, v v1alpha1.Variant, field string, gives func(v1alpha1.Variant) bool) string {
 	for i, given := range o.Benchmark.Spec.Variants {
 		if given.Name == v.Name && gives(given) {
@@ -419,7 +414,6 @@ func path(o Observed, v v1alpha1.Variant, field string, gives func(v1alpha1.Vari
 	return "spec." + field
 }
 
-// classesExist checks that the classes exist: the API server would reject the pods.
 func classesExist(o Observed) *Rejection {
 	template := o.Benchmark.Spec.Pods
 	switch {
@@ -432,7 +426,7 @@ func classesExist(o Observed) *Rejection {
 	return nil
 }
 
-// onloadCarriesNetwork rejects a combination that AMD's release notes of Kubernetes Onload list as a limitation.
+// onloadCarriesNetwork rejects what AMD's release notes of Kubernetes Onload list as a limitation.
 func onloadCarriesNetwork(o Observed, v v1alpha1.Variant) *Rejection {
 	if v.Acceleration.Type == v1alpha1.AccelerationOnload && v.Network.Type == v1alpha1.NetworkPod {
 		return rejectf(v1alpha1.ReasonAccelerationUnsupported, accelerationPath(o, v)+".type",
@@ -473,7 +467,6 @@ func networkExists(o Observed, v v1alpha1.Variant) *Rejection {
 	return nil
 }
 
-// networkIsOwn checks the networks that the operator creates: their names are fixed.
 func networkIsOwn(o Observed, v v1alpha1.Variant) *Rejection {
 	if n := o.Networks[v.Name]; n != nil && v.Network.IPAM() != nil && n.Found && !n.Own {
 		return rejectf(v1alpha1.ReasonNetworkNameTaken, memberPath(o, v)+".ipam",
@@ -517,7 +510,6 @@ func devicesAlign(o Observed, v v1alpha1.Variant) *Rejection {
 	return nil
 }
 
-// rangeHasAddresses checks the networks for which the operator itself assigns addresses.
 func rangeHasAddresses(o Observed, v v1alpha1.Variant) *Rejection {
 	ipam := v.Network.IPAM()
 	if ipam == nil || ipam.Type != v1alpha1.IPAMStatic {

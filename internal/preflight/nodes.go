@@ -65,10 +65,9 @@ func Matching(o Observed) []string {
 type endpoint struct {
 	path      string
 	selection v1alpha1.NodeSelection
-	// selects reports whether the selection contains a node, and invalid is the error if the selection is invalid.
-	selects func(*corev1.Node) bool
-	invalid error
-	kept    string // the node that was chosen before; empty if there is none
+	selects   func(*corev1.Node) bool
+	invalid   error
+	kept      string // the node that was chosen before; empty if there is none
 }
 
 func endpoints(o Observed) (client, server *endpoint) {
@@ -84,7 +83,7 @@ func endpoints(o Observed) (client, server *endpoint) {
 	return client, server
 }
 
-// matches reports whether a node is selected. The labels of a kept node are not checked again.
+// matches reports whether a node is selected. A kept node's labels are not checked again.
 func (e *endpoint) matches(n *corev1.Node) bool {
 	if e.kept != "" {
 		return n.Name == e.kept
@@ -165,13 +164,11 @@ type candidate struct {
 	evicts, others, spare int
 }
 
-// compare is negative if others need c less than the other candidate.
 func (c candidate) compare(other candidate) int {
 	return cmp.Or(cmp.Compare(c.evicts, other.evicts), cmp.Compare(c.others, other.others), cmp.Compare(c.spare, other.spare),
 		strings.Compare(c.name, other.name))
 }
 
-// choice holds the requirements that each node is compared with.
 type choice struct {
 	o          Observed
 	role       string
@@ -253,7 +250,6 @@ func newChoice(o Observed, role string) *choice {
 	return c
 }
 
-// preempts reports whether the scheduler would evict a pod for the benchmark's pods if there is no other way.
 func (o Observed) preempts(p *Pod) bool {
 	if o.PriorityClass == nil {
 		return p.Priority < 0
@@ -374,7 +370,6 @@ func (a ask) allocatable(n *corev1.Node) int64 {
 	return amount(a.name, n.Status.Allocatable[a.name]) - a.overhead
 }
 
-// missing returns what a node lacks even if it were empty.
 func (a ask) missing(n *corev1.Node) string {
 	if a.allocatable(n) < a.amount {
 		return a.lacks
@@ -394,10 +389,10 @@ func (a ask) cure(rejected []*corev1.Node) string {
 	return fmt.Sprintf("%s requested, but no node has more than %s; request less in %s", a.quantity(a.amount), a.quantity(most), a.path)
 }
 
-// architectures are those for which the bench image is built: the pinger reads a counter of the CPU.
+// architectures are those of the bench image: the pinger reads a counter of the CPU.
 var architectures = []string{"amd64", "arm64"}
 
-// foreignPlatform rejects nodes of another operating system or architecture. A kubelet reports both.
+// foreignPlatform rejects nodes of another operating system or architecture, as kubelets report.
 func foreignPlatform(n *corev1.Node) string {
 	system, architecture := n.Status.NodeInfo.OperatingSystem, n.Status.NodeInfo.Architecture
 	switch {
@@ -420,7 +415,7 @@ func (c *choice) otherClass(n *corev1.Node) string {
 	return ""
 }
 
-// cannotSendAtRate rejects clients on whose architecture the tool cannot send at a rate. Usable has no driver.
+// cannotSendAtRate rejects clients on which the tool cannot send at a rate. Usable has no driver.
 func (c *choice) cannotSendAtRate(n *corev1.Node) string {
 	arch, rates := n.Status.NodeInfo.Architecture, c.o.Benchmark.Spec.Workload.RatesPerSecond
 	if c.role != v1alpha1.RoleClient || len(rates) == 0 || c.o.Driver == nil || !slices.Contains(c.o.Driver.Limits().NotAtRate, arch) {
@@ -473,7 +468,6 @@ func tolerated(taint corev1.Taint, tolerations []corev1.Toleration) bool {
 	return slices.ContainsFunc(tolerations, func(t corev1.Toleration) bool { return t.ToleratesTaint(logr.Discard(), &taint, true) })
 }
 
-// lacking returns the first requirement for which a node has too little left beyond what is used; nil if there is none.
 func (c *choice) lacking(n *corev1.Node, used []int64) *ask {
 	for i := range used {
 		if a := &c.asks[i]; a.allocatable(n)-used[i] < a.amount {

@@ -90,7 +90,6 @@ func Notes(o Observed, pair v1alpha1.Pair, cpus v1alpha1.EndpointCPUs) []string 
 	return notes
 }
 
-// tails returns the percentiles beyond p90 that rules limit, in the order of the rules.
 func tails(c *v1alpha1.Criteria) []string {
 	if c == nil {
 		return nil
@@ -104,7 +103,7 @@ func tails(c *v1alpha1.Criteria) []string {
 	return all
 }
 
-// mountsImages reports whether the version of a node's kubelet mounts images as volumes by default. A version that cannot be read does.
+// mountsImages reports whether a kubelet mounts images by default, or its version is not readable.
 func mountsImages(n corev1.Node) bool {
 	var minor int
 	_, err := fmt.Sscanf(n.Status.NodeInfo.KubeletVersion, "v1.%d", &minor)
@@ -154,7 +153,7 @@ func settings(v v1alpha1.Variant, profile *corev1.ConfigMap) (env map[string]str
 	return env, known && err == nil
 }
 
-// carried lists the messages of a variant that Onload does not carry, or that a capture does not see, and settings without sense.
+// carried lists a variant's messages that bypass Onload or a capture, and senseless settings.
 func carried(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, env map[string]string) []string {
 	var all []string
 	mtu, unless := v.Network.MTU(), ""
@@ -207,7 +206,7 @@ func Planned(spec v1alpha1.LatencyBenchmarkSpec) (all []verdict.Cell) {
 	return all
 }
 
-// foresee returns what the rules of a benchmark can show, which is judged together with others; driver may be nil. A rule that cannot be parsed is left to the verdict.
+// foresee returns what rules can show, without those that cannot be parsed; driver may be nil.
 func foresee(spec v1alpha1.LatencyBenchmarkSpec, together int, driver tool.Driver) []verdict.Foreseen {
 	if spec.Criteria == nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 type Pod struct {
 	Name string // namespace/name
 	Node string
-	// Requests are the requests of all its containers together: CPU in thousandths, everything else in its own unit.
+	// Requests are its containers' together: CPU in thousandths, others in their own unit.
 	Requests map[corev1.ResourceName]int64
 	Priority int32
 }
@@ -27,7 +27,6 @@ func Occupying(p *corev1.Pod) (Pod, bool) {
 		return Pod{}, false
 	}
 	requests := map[corev1.ResourceName]int64{corev1.ResourcePods: 1}
-	// A container that is being resized counts with its new size.
 	for name, q := range resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}) {
 		requests[name] = amount(name, q)
 	}
@@ -38,7 +37,6 @@ func Occupying(p *corev1.Pod) (Pod, bool) {
 	return occupying, true
 }
 
-// amount returns a quantity in the unit of Pod.Requests.
 func amount(name corev1.ResourceName, q resource.Quantity) int64 {
 	if name == corev1.ResourceCPU {
 		return q.MilliValue()

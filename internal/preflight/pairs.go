@@ -66,7 +66,7 @@ func chooseNodes(o Observed, m v1alpha1.LatencyMatrixSpec, nodes *endpoint) (Nod
 	return Nodes{Names: sortedNames(found), LeftOut: c.reasons()}, nil
 }
 
-// chooseStar takes all clients and one server, if possible a server that is not among the clients, so that no client is lost.
+// chooseStar takes all clients, and a server that is not among them, if there is one.
 func chooseStar(o Observed, clients, servers *endpoint) (Nodes, *Rejection) {
 	c := newChoice(o, v1alpha1.RoleClient)
 	from, r := c.among(clients)
@@ -96,7 +96,6 @@ func chooseStar(o Observed, clients, servers *endpoint) (Nodes, *Rejection) {
 	return Nodes{Names: sortedNames(from), Server: server.name, LeftOut: c.reasons()}, nil
 }
 
-// bothEnds returns the choice for nodes that become client and server in turn.
 func bothEnds(o Observed) *choice {
 	c := newChoice(o, v1alpha1.RoleClient)
 	c.filters = append(c.filters, newChoice(o, v1alpha1.RoleServer).filters...)
@@ -116,7 +115,7 @@ func sortedNames(candidates []candidate) []string {
 	return names
 }
 
-// addressesAtOnce checks ranges of type Static: each pair that is measured at the same time needs two addresses.
+// addressesAtOnce checks ranges of type Static: each pair at the same time needs two addresses.
 func addressesAtOnce(o Observed, m v1alpha1.LatencyMatrixSpec, nodes Nodes) *Rejection {
 	parallel := plan.Parallel(m, len(nodes.Names))
 	for _, v := range plan.Variants(o.Benchmark.Spec) {

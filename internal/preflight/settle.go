@@ -20,12 +20,12 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// Supplier is a Module of Kernel Module Management or a DaemonSet, which nodes may need before they can be measured.
+// Supplier is a Module or a DaemonSet, which nodes may need before they can be measured.
 type Supplier struct {
 	Name string // the kind with namespace/name
-	// Module is true for a Module, and Plugin for a DaemonSet that is a device plugin: its pods mount the kubelet's directory for these.
+	// Plugin is true for a DaemonSet of a device plugin: its pods mount the kubelet's directory.
 	Module, Plugin bool
-	// Tolerations are those that it has, and Selects reports whether it is for a node, whatever the taints of the node are.
+	// Selects reports whether it is for a node, whatever the node's taints are.
 	Tolerations []corev1.Toleration
 	Selects     func(*corev1.Node) bool
 }
@@ -41,7 +41,7 @@ func OfModule(m foreign.Module) Supplier {
 
 const devicePlugins = "/var/lib/kubelet/device-plugins"
 
-// maxSelection bounds the bytes of what selects the nodes of a DaemonSet: any editor of a namespace can create it.
+// maxSelection bounds what selects a DaemonSet's nodes, in bytes: any editor can create it.
 const maxSelection = 16 << 10
 
 // OfDaemonSet returns the supplier that a DaemonSet is; false if what selects its nodes is larger
@@ -95,7 +95,7 @@ const (
 	maxSuppliers                  = 3
 )
 
-// Undecidable rejects a gate with a rule that can neither pass nor fail, also if a first result is not compared. driver may be nil.
+// Undecidable rejects a gate's rule that can neither pass nor fail. driver may be nil.
 func Undecidable(gate *v1alpha1.LatencyGate, driver tool.Driver) *Rejection {
 	template := &v1alpha1.LatencyBenchmark{Spec: gate.Spec.Template.Benchmark()}
 	return rulesCanDecide(Observed{Benchmark: template, Driver: driver}).InTemplate()

@@ -25,7 +25,7 @@ func (c *choice) drainingCure(n *corev1.Node, _ []*corev1.Node) string {
 		s.Drains(), n.Name, others(s), foreign.SriovIdle)
 }
 
-// others says in which namespaces a node has states, if it has several: all but one were left behind.
+// others says in which namespaces a node has states, of which all but one were left behind.
 func others(s foreign.SriovNetworkNodeState) string {
 	if len(s.Others) == 0 {
 		return ""
@@ -33,7 +33,7 @@ func others(s foreign.SriovNetworkNodeState) string {
 	return fmt.Sprintf(" (which has states in the namespaces %s: delete those of operators that were uninstalled)", strings.Join(append(s.Others, s.Namespace), ", "))
 }
 
-// notSynced concerns only endpoints with a device that the operator configures: the policy of another NIC does not matter to them.
+// notSynced concerns only endpoints with a device that the operator configures.
 func (c *choice) notSynced(n *corev1.Node) string {
 	s, ok := c.o.NodeStates[n.Name]
 	ours := slices.ContainsFunc(c.asks, func(a ask) bool { return a.device && provides(s, string(a.name)) })

@@ -11,7 +11,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 )
 
-// Aligned reports whether an endpoint of a variant has devices and requires them on the NUMA node of its CPUs.
+// Aligned reports whether an endpoint requires devices on the NUMA node of its CPUs.
 func Aligned(o Observed) bool {
 	return len(aligned(o, v1alpha1.RoleClient)) > 0 || len(aligned(o, v1alpha1.RoleServer)) > 0
 }
@@ -40,7 +40,7 @@ func (c *choice) misaligned(n *corev1.Node) string {
 	if !ok {
 		return ""
 	}
-	// The available amounts are reported late, and exclude what a benchmark uses that measures, or has just measured.
+	// The available amounts are late, and lack what a benchmark uses now, or just did.
 	empty := c.o.Benchmark.Status.Pair != nil || c.o.Empty || c.o.Others[n.Name] > 0
 	for _, devices := range c.aligned {
 		if why := misaligned(topology, devices, c.o.leastCPUs().Of(c.role), empty); why != "" {

@@ -98,7 +98,7 @@ func kernel(e endpoint) finding {
 	}
 	uncounted := e.network().Type == v1alpha1.NetworkHost || e.opaque()
 	for i, w := range ways {
-		// On the host's network, or of an unknown number of messages, the counters cannot exclude Onload, but Onload needs a library.
+		// The counters cannot exclude Onload here, but Onload needs a library.
 		if w.Way == Unknown && !(uncounted && len(e.own.Paths) > i) {
 			return unknown(expected, w.inCell(), advice)
 		}
@@ -118,7 +118,6 @@ func kernel(e endpoint) finding {
 	return proved(expected, fmt.Sprintf("in all %d cells; %s: %s", len(ways), ways[0].Cell, ways[0].Witnesses[0]))
 }
 
-// otherVersion describes different versions of Onload's library and module, which may be accepted.
 func (e endpoint) otherVersion() string {
 	module := e.own.Facts["module.onload.version"]
 	for _, p := range e.own.Paths {
@@ -129,7 +128,6 @@ func (e endpoint) otherVersion() string {
 	return ""
 }
 
-// replaced describes where Onload's library was seen, whichever way the messages went.
 func (e endpoint) replaced() string {
 	if path := e.own.Facts["onload.preload-file"]; path != "" {
 		return "/etc/ld.so.preload names " + path

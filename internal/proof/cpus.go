@@ -16,15 +16,15 @@ import (
 	tools "github.com/tailgate-dev/tailgate/internal/tool/all"
 )
 
-// mostTaken bounds the part of the measured time, 1/100, that others may take from the measuring CPU: other threads, waiting, a hypervisor.
-// TestMostTaken simulates how much longer round trips become.
+// mostTaken bounds the part of the measured time, 1/100, that other threads, waiting or a
+// hypervisor may take. TestMostTaken simulates how much longer round trips become.
 const mostTaken = 100
 
-// mostOfWake is the part of the wait that is the tool's own: from each wake-up until its CPU runs it.
+// mostOfWake is the tool's own part of the wait: from each wake-up until its CPU runs it.
 const mostOfWake = 20 * time.Microsecond
 
-// cpusExclusive checks that the endpoint's CPUs were chosen for it, and that the counters agree: a CPU manager keeps only other pods off
-// them, not the node's own threads, and containers may be given one cpuset together.
+// cpusExclusive checks that the CPUs were chosen for the endpoint, and that the counters agree: a
+// CPU manager keeps only other pods off, not the node's threads; containers may share a cpuset.
 func cpusExclusive(e endpoint) finding {
 	f := cpusChosen(e)
 	if f.state != v1alpha1.ProofProved {
@@ -49,7 +49,6 @@ func cpusExclusive(e endpoint) finding {
 	return f
 }
 
-// part describes a part of the measured time, both in µs.
 func part(of, elapsed int64) string {
 	return fmt.Sprintf("%s of %s (%.3g %%)", microseconds(of), microseconds(elapsed), 100*float64(of)/float64(max(elapsed, 1)))
 }
@@ -62,9 +61,9 @@ func (e endpoint) alone(f finding) finding {
 	return f
 }
 
-// otherThreads returns how long other threads than the tool's ran on the measuring CPU, in µs, as far as the kernel counts it. Interrupts,
-// which the kernel counts apart, and a hypervisor's time are in the time of the thread that they interrupt. A tool that forks does not
-// show the time of its children, and that of two threads may be of two CPUs: the result is then the least.
+// otherThreads returns how long other threads ran on the measuring CPU, in µs, as far as the kernel
+// counts it: interrupts are apart, and a hypervisor's time is that of the thread. A tool that forks
+// hides its children's time, and two threads' may be of two CPUs: the result is then the least.
 func (e endpoint) otherThreads() (int64, bool) {
 	own := e.own.Deltas
 	busy, counted := own["cpu.busy-ns"]
@@ -78,11 +77,11 @@ func (e endpoint) forks() bool {
 	return tools.Limits(e.spec.Tool).Forks && e.role == v1alpha1.RoleServer
 }
 
-// opaque reports whether the tool is a user's program, of which the agent counts all CPUs, processes and threads.
+// opaque reports whether the tool is a user's program, of which the agent counts all CPUs.
 func (e endpoint) opaque() bool { return tools.Limits(e.spec.Tool).Opaque }
 
-// ranElsewhere returns how long the tool ran on other CPUs than those that it was given, in µs, at least. The agent counts all CPUs of a
-// user's program, and one of other tools, which use a second one for some messages.
+// ranElsewhere returns how long, at least, the tool ran on other CPUs, in µs. The agent counts all
+// CPUs of a user's program, and one of other tools, which use a second one for some messages.
 func (e endpoint) ranElsewhere() int64 {
 	busy, counted := e.own.Deltas["cpu.busy-ns"]
 	ran, told := e.own.Deltas["tool.cpu-ns"]
@@ -252,7 +251,6 @@ func smtSiblings(e endpoint) finding {
 	return proved(expected, found)
 }
 
-// siblingsAgree reports whether the known lists of CPUs confirm the agent's siblings.
 func siblingsAgree(e endpoint, told string) bool {
 	siblings, err := result.ParseCPUs(e.own.ThreadSiblings)
 	if err != nil {
@@ -265,8 +263,8 @@ func siblingsAgree(e endpoint, told string) bool {
 	return err == nil && siblings.IsSubsetOf(allowed)
 }
 
-// cpuQuota checks that the kernel did not throttle the endpoint for the CPU time of its cgroup or an ancestor. A pod sees only some of
-// the ancestors: what the others withheld is measured.
+// cpuQuota checks that the kernel did not throttle the endpoint for its cgroup or an ancestor. A
+// pod does not see all ancestors: what they withheld is measured.
 func cpuQuota(e endpoint) finding {
 	const (
 		expected = "no CFS quota at any level, or never throttled"
@@ -304,7 +302,7 @@ func cpuQuota(e endpoint) finding {
 	return e.alone(unknown(expected, found, "keep other threads off its CPUs, and "+advice))
 }
 
-// quota returns the time that the tightest visible quota allows, max or empty if it is not known, and its description.
+// quota returns what the tightest visible quota allows, max or empty if unknown, and its text.
 func quota(e result.Evidence) (limit, told string) {
 	limit, period, known := strings.Cut(e.Facts["cgroup.cpu-max"], " ")
 	switch {
@@ -316,8 +314,8 @@ func quota(e result.Evidence) (limit, told string) {
 	return limit, fmt.Sprintf("%s µs in each %s µs", limit, period)
 }
 
-// waited returns how long the measuring thread waited for a CPU, in µs. A quota stops all threads of a cgroup alike, and the main thread
-// measures, unless the tool forks: there, or where the kernel does not count, all threads count, on the CPU or else in the cgroup.
+// waited returns how long the measuring thread waited for a CPU, in µs. A quota stops all threads
+// of a cgroup. The main thread measures, unless the tool forks: there, or uncounted, all count.
 func (e endpoint) waited() (int64, bool) {
 	delays := []struct {
 		name string
@@ -356,13 +354,12 @@ func captureCPU(e endpoint) finding {
 	return proved(expected, found)
 }
 
-// mostOthers bounds, in 1/n of the time, what else may run on the CPUs of a workload: the kernel counts their time in steps of 10 ms.
+// mostOthers bounds, in 1/n of the time, what else runs on a workload's CPUs: steps are 10 ms.
 const mostOthers = 10
 
-// window is how long the events of a workload were counted, in µs.
 func (w workload) window() int64 { return w.own.Deltas["elapsed-ms"] * 1000 }
 
-// cpusExclusive doubts that the CPUs are the container's alone if they executed much more than its threads.
+// cpusExclusive doubts exclusive CPUs that executed much more than the container's threads.
 func (w workload) cpusExclusive() finding {
 	f := cpusChosen(w.endpoint)
 	busy, counted := w.own.Deltas["cpu.threads-ms"]
@@ -457,8 +454,8 @@ func (w workload) interrupts() finding {
 	return proved(expected, "none, and none may come")
 }
 
-// cpuQuota checks that no quota stopped the container since it exists. A container whose cgroup has none is in a pod without one: the
-// kubelet gives a pod the sum of its containers' quotas, and only if all have one.
+// cpuQuota checks that no quota stopped the container since it exists. A cgroup without one is in a
+// pod without one: the kubelet gives a pod its containers' sum only if all have one.
 func (w workload) cpuQuota() finding {
 	const (
 		expected = "no CFS quota, or never throttled"

@@ -26,7 +26,7 @@ func interfaceAsked(e endpoint) finding {
 		return unknown(expected, notKnown, advice)
 	case asked != "" && name != asked:
 		return failed(expected, name, advice)
-	// Without an interface in the spec, the route chose it: an address may be that of lo, or of a dummy interface.
+	// The route chose it without a spec: an address may be that of lo, or of a dummy interface.
 	case asked != "" && err == nil && len(all) > 0 && !slices.Contains(all, own.Unmap()):
 		return unknown(expected, fmt.Sprintf("%s, though it does not have the address %s", name, own), advice)
 	case n.Type.Attached() && !n.Type.HasDevice() && contradiction(e) != "":
@@ -37,7 +37,6 @@ func interfaceAsked(e endpoint) finding {
 	return proved(expected, name)
 }
 
-// addresses returns the addresses of the interface, without prefix lengths.
 func addresses(e result.Evidence) []netip.Addr {
 	var all []netip.Addr
 	for _, text := range e.Addresses {
@@ -48,7 +47,6 @@ func addresses(e result.Evidence) []netip.Addr {
 	return all
 }
 
-// contradiction describes a difference between network-status and the agent's evidence.
 func contradiction(e endpoint) string {
 	s := e.seen.Network
 	switch {
@@ -111,7 +109,6 @@ func device(e endpoint) finding {
 		"at least two of these must be known; check that the device plugin sets "+Variable(n.ResourceName())+", and writes device information files")
 }
 
-// source knows the PCI address of an interface's device, or those of all devices of its container.
 type source struct {
 	name      string
 	addresses []string
@@ -131,7 +128,7 @@ func (e endpoint) networkStatus() source {
 	return source{name: "network-status"}
 }
 
-// agreed judges whether at least two sources know the device of the interface, and none contradicts.
+// agreed judges whether at least two sources know the interface's device, and none contradicts.
 func (e endpoint) agreed(expected string, sources []source, advice, few string) finding {
 	address, differ := "", false
 	var known, told []string
@@ -254,7 +251,6 @@ func same(own, peer string) finding {
 	return noted(fmt.Sprintf("%s; the other end: %s", orNotKnown(own), orNotKnown(peer)))
 }
 
-// x2 are the PCI IDs of a Solarflare X2: of its PFs and of its VFs.
 var x2 = []string{"1924:0b03", "1924:1b03"}
 
 // NeedsBypass reports whether an interface is an X2's with full-feature firmware, where Onload
@@ -271,8 +267,8 @@ var (
 	ctpioCounted = []string{"ctpio_success", "ctpio_fallback", "ctpio_poison", "exp_ctpio_packets", "exp_ctpio_underflow_packets"}
 )
 
-// sendPath notes, with Onload, what the driver counted of CTPIO. The counters are those of the port, so that other programs can make the
-// share of CTPIO look larger, never smaller.
+// sendPath notes, with Onload, what the driver counted of CTPIO. The port's counters include other
+// programs, which make the share of CTPIO look larger, never smaller.
 func sendPath(e endpoint) finding {
 	if e.variant.Acceleration.Type != v1alpha1.AccelerationOnload {
 		return finding{}

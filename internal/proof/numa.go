@@ -51,7 +51,7 @@ func numaLocal(e endpoint) finding {
 	if ports != "" {
 		iface += " over " + ports
 	}
-	// A parent's name gives its place only if the node's names do. A device that was allocated beside it says more.
+	// A parent's name gives its place only among the node's names; a device beside it says more.
 	byName := parent != "" && e.own.PCIAddress != "" && e.own.PCISource != result.PCIFromSysfs &&
 		(borrowed == "" || e.own.Facts["numa.borrowed"] != known(nic, 0))
 	found := fmt.Sprintf("CPU %d on NUMA node %s, %s on %s", e.own.MeasuringCPU, known(cpu, 0), iface, known(nic, 0))
@@ -105,7 +105,7 @@ func Near(e result.Evidence) v1alpha1.ProofState {
 
 const (
 	numaUnknown = "measure on nodes whose kernel reports it (numa_node in sysfs), or set placement.numaPolicy to Preferred"
-	// placesUnknown is the remedy if a NUMA node may hide several; see result.Evidence.SeveralPlaces.
+	// placesUnknown is the remedy for result.Evidence.SeveralPlaces.
 	placesUnknown = "let the firmware and the kernel show the NUMA nodes (no node interleaving, no numa=off), and the hypervisor give the guest those of its CPUs and devices; or set placement.numaPolicy to Preferred"
 )
 

@@ -60,7 +60,7 @@ func roundTrips(c result.Cell) int64 {
 	return c.Histogram.Count + c.Histogram.OverRange
 }
 
-// fewPackets is why the kernel cannot have carried a user's program's messages, of which a packet may have many; empty if it can.
+// fewPackets is why the kernel cannot have carried a user's messages: a packet may have many.
 func fewPackets(c result.Cell, p result.Path) string {
 	n, sent := roundTrips(c), p.Grown[result.PathTCPOut]+p.Grown[result.PathUDPOut]
 	if n <= 2*strayPackets || sent > strayPackets+n/100 {
@@ -92,7 +92,6 @@ func loads(c result.Cell, role string) (in, out load) {
 	return load{}, arrived
 }
 
-// direction holds the evidence of the counters about a cell's messages in one direction.
 type direction struct {
 	name string
 	load
@@ -239,7 +238,6 @@ func (e endpoint) others(c result.Cell, p result.Path, directions []direction) s
 	return ""
 }
 
-// accelerated completes the judgement of a cell whose messages bypassed the kernel.
 func (e endpoint) accelerated(w *CellWay, c result.Cell, p result.Path) {
 	word := e.word(c)
 	switch {
@@ -315,12 +313,10 @@ func (e endpoint) witnesses(c result.Cell, p result.Path, directions []direction
 	return append(all, e.supporting(c, p)...)
 }
 
-// perDirection formats the share of the messages that bypassed the kernel in each direction.
 func perDirection(directions []direction) string {
 	return strings.Join(text.Of(directions, func(d direction) string { return fmt.Sprintf("%s %.0f %%", d.name, math.Floor(100*(1-d.through))) }), ", ")
 }
 
-// fragments gives the reason if messages were too large for one packet.
 func (e endpoint) fragments(c result.Cell) string {
 	if c.Protocol == v1alpha1.ProtocolTCP || c.MessageSize <= e.own.MTU-tool.DatagramHeaders {
 		return ""

@@ -1,8 +1,8 @@
 // Package proof determines whether a run measured on the requested nodes, CPUs and devices: an
 // ordered chain of pure checks of the agents' observations, the API's data and the spec.
 //
-// A fact that no source reports is Unknown, which counts as not found. If several sources report a fact, all of them must
-// agree: contradictory evidence proves nothing.
+// What no source reports is Unknown, which counts as not found; contradictory sources prove
+// nothing.
 package proof
 
 import (
@@ -16,7 +16,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// endpoint holds everything that is known of one end of a run, and what was requested of it.
 type endpoint struct {
 	spec    v1alpha1.LatencyBenchmarkSpec
 	variant v1alpha1.Variant
@@ -28,7 +27,6 @@ type endpoint struct {
 	pool           string        // the CPUs of containers without their own, if an agent saw them
 }
 
-// endpoints returns the client and server of a run, which must be complete.
 func endpoints(spec v1alpha1.LatencyBenchmarkSpec, v v1alpha1.Variant, run result.Stored) [2]endpoint {
 	client := endpoint{
 		spec: spec, variant: v, role: v1alpha1.RoleClient, own: run.Client.Evidence, peer: run.Server.Evidence,
@@ -71,7 +69,6 @@ const notKnown = "not known"
 
 func orNotKnown(value string) string { return cmp.Or(value, notKnown) }
 
-// known returns a number, or notKnown if it is less than the least possible one.
 func known(n, least int32) string {
 	if n < least {
 		return notKnown
@@ -79,7 +76,6 @@ func known(n, least int32) string {
 	return fmt.Sprint(n)
 }
 
-// chain contains all checks in the order in which they are reported.
 var chain = []check{
 	{v1alpha1.ProofCPUsExclusive, cpusExclusive, v1alpha1.WarningCPUsNotExclusive, v1alpha1.WarningCPUsNotExclusive},
 	{v1alpha1.ProofNUMALocal, numaLocal, v1alpha1.WarningNUMAMismatch, v1alpha1.WarningNUMAUnknown},

@@ -53,8 +53,8 @@ func mostSent(c result.Cell, n int64) float64 {
 	return most
 }
 
-// toldSent returns how many messages a tool says that it sent in all. One that sleeps before, as sockperf, would have more by the
-// bounds of mostSent than a short cell has.
+// toldSent returns how many messages a tool says that it sent in all. One that sleeps before, as
+// sockperf, would exceed a short cell's bounds by mostSent.
 func toldSent(c result.Cell) (int64, bool) {
 	if !tools.Limits(v1alpha1.Tool(c.Tool)).TellsSent {
 		return 0, false
@@ -68,9 +68,9 @@ func toldSent(c result.Cell) (int64, bool) {
 	return 0, false
 }
 
-// repeated describes how the kernel carried a cell's messages more often than once here, if known:
-// something in the namespace sends them on, as proxies of meshes do, with sockets in the same
-// counters and packets over the loopback interface.
+// repeated describes how the kernel carried a cell's messages more than once here, if known: a
+// mesh's proxy sends them on, with sockets in the same counters and packets over the loopback
+// interface.
 func (e endpoint) repeated(c result.Cell, p result.Path) string {
 	in, out := loads(c, e.role)
 	if c.Stream && e.role == v1alpha1.RoleClient && c.Bandwidth != nil {
@@ -146,8 +146,8 @@ func messagesOnce(e endpoint) finding {
 	return worst
 }
 
-// arrivedOnce compares what the kernel received here with what it sent at the other end. Its counter
-// of UDP lacks datagrams that no socket read, such as the last of shifted answers.
+// arrivedOnce compares what the kernel received with what it sent at the other end. Its counter of
+// UDP lacks datagrams that no socket read, such as the last of shifted answers.
 func (e endpoint) arrivedOnce(c result.Cell) finding {
 	const expected = "each datagram arrives once"
 	const advice = "measure with pinger, sockperf or sfnt-stream, whose messages have numbers, or over TCP; " +

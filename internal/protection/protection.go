@@ -9,7 +9,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 )
 
-// Label has the policy's name in config/policy as its value: an installation may have changed the object's name.
+// Label has the policy's name in config/policy; an installation may have renamed the object.
 const Label = "tailgate.dev/policy"
 
 // Policies are the values of Label in config/policy.

@@ -98,7 +98,6 @@ func (e *Entry) wants(node string) bool {
 	return node != "" && (node == e.Pair.ClientNode || node == e.Pair.ServerNode)
 }
 
-// before reports whether e precedes other, by the order in the package's comment.
 func (e *Entry) before(other *Entry) bool {
 	if e.Active != other.Active {
 		return e.Active
@@ -129,7 +128,7 @@ func Soonest(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// CompareAge orders objects by their creation, the oldest first, and within the same second by namespace and name.
+// CompareAge orders objects by creation, the oldest first, within a second by namespace and name.
 func CompareAge(a, b metav1.Object) int {
 	return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time),
 		cmp.Compare(a.GetNamespace()+"/"+a.GetName(), b.GetNamespace()+"/"+b.GetName()))

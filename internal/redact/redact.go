@@ -58,8 +58,8 @@ var (
 	ids    = regexp.MustCompile(`(?i)^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 )
 
-// Text replaces all names that were added, and addresses: those of networks are added when they appear, except IPv4 addresses that
-// are not private, which look like versions.
+// Text replaces all added names, and addresses, which are added when they appear, except public
+// IPv4 ones, which look like versions.
 func (n *Names) Text(s string) string {
 	s = mails.ReplaceAllStringFunc(s, func(m string) string { n.Add("mail", m); return n.words[m] })
 	return tokens.ReplaceAllStringFunc(s, n.token)
@@ -105,10 +105,10 @@ func bounded(s string, from, to int) bool {
 	return (from == 0 || strings.ContainsRune("-._:", rune(s[from-1]))) && (to == len(s) || strings.ContainsRune("-._:", rune(s[to])))
 }
 
-// dropped are fields of objects that say nothing about a fault, and may contain secrets.
+// dropped fields say nothing about a fault, and may contain secrets.
 var dropped = []string{"managedFields", "env", "envFrom", "args", "command", "images", "ownerReferences", "selfLink"}
 
-// named are the keys of fields that hold a name, or a reference with a name, with the kind of its word.
+// named are the fields that hold a name, or a reference with one, with the kind of its word.
 var named = map[string]string{
 	"nodeName": "node", "clientNode": "node", "serverNode": "node", "node": "node", "hostname": "node", "kubernetes.io/hostname": "node",
 	"namespace": "namespace", "providerID": "provider", "machineID": "id", "systemUUID": "id", "bootID": "id", "uid": "id", "user": "user",
@@ -120,8 +120,8 @@ var named = map[string]string{
 
 var labelled = []string{"labels", "matchLabels", "nodeSelector"}
 
-// Collect adds the names that the fields of a document of JSON hold, and removes what is not to be published: annotations of others,
-// environments and arguments of containers, and values of notes become words.
+// Collect adds the names in a JSON document's fields, and removes what is not to be published:
+// others' annotations, containers' environments and arguments; values of notes become words.
 func (n *Names) Collect(v any) {
 	switch v := v.(type) {
 	case []any:
@@ -189,7 +189,6 @@ func (n *Names) image(reference string) {
 	}
 }
 
-// address adds an address of a node, which can be a name.
 func (n *Names) address(text string) {
 	switch addr, err := netip.ParseAddr(text); {
 	case err != nil:
@@ -201,7 +200,7 @@ func (n *Names) address(text string) {
 	}
 }
 
-// ofProjects reports whether a label or an annotation is one of Kubernetes or of a project that Tailgate reads, whose names are public.
+// ofProjects reports whether a label or annotation is of Kubernetes or a project with public names.
 func ofProjects(name string) bool {
 	domain, _, qualified := strings.Cut(name, "/")
 	return qualified && slices.ContainsFunc([]string{"kubernetes.io", "k8s.io", "tailgate.dev", "openshift.io", "amd.com", "cncf.io"}, func(project string) bool {

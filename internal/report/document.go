@@ -32,14 +32,13 @@ type Document struct {
 	Notes       []v1alpha1.Note      `json:"notes,omitempty"`
 	Pair        *v1alpha1.Pair       `json:"pair,omitempty"`
 	// RunsMeasured are stored, RunsPlanned those of the spec; 0 for a LatencyMatrix.
-	RunsMeasured int               `json:"runsMeasured"`
-	RunsPlanned  int               `json:"runsPlanned"`
-	Variants     []DocumentVariant `json:"variants,omitempty"`
-	Cells        []DocumentCell    `json:"cells,omitempty"`
-	// Endpoints, Warnings and Verdict are as in the status.
-	Endpoints []v1alpha1.Endpoint `json:"endpoints,omitempty"`
-	Warnings  []v1alpha1.Warning  `json:"warnings,omitempty"`
-	Verdict   *v1alpha1.Verdict   `json:"verdict,omitempty"`
+	RunsMeasured int                 `json:"runsMeasured"`
+	RunsPlanned  int                 `json:"runsPlanned"`
+	Variants     []DocumentVariant   `json:"variants,omitempty"`
+	Cells        []DocumentCell      `json:"cells,omitempty"`
+	Endpoints    []v1alpha1.Endpoint `json:"endpoints,omitempty"`
+	Warnings     []v1alpha1.Warning  `json:"warnings,omitempty"`
+	Verdict      *v1alpha1.Verdict   `json:"verdict,omitempty"`
 	// Pairs are those of a LatencyMatrix, by name, without eachRound.
 	Pairs []Document `json:"pairs,omitempty"`
 }
@@ -192,7 +191,7 @@ func csvLine(of Document, round *DocumentRound, r v1alpha1.CellResult) (names, v
 	return names, values
 }
 
-// noFormula puts an apostrophe before a text that a spreadsheet would evaluate, and leaves no place in it where another cell could begin.
+// noFormula keeps a spreadsheet from evaluating a text, or from beginning another cell in it.
 func noFormula(text string) string {
 	text = strings.ReplaceAll(text, ";", ",") // In some locales it ends a cell.
 	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {

@@ -124,7 +124,7 @@ func (s sheet) title() string {
 	return fmt.Sprintf("%s/%s: %s, %d of %d runs, %s a cell", b.Namespace, b.Name, b.Spec.Tool, len(s.runs), len(plan.Runs(b)), b.Spec.Workload.Duration.Duration)
 }
 
-// block is what the results of a table have in common: the variant, and the traffic without what the table's lines show.
+// block is what a table's results have in common: variant, and traffic that no line shows.
 type block struct {
 	variant string
 	v1alpha1.Traffic
@@ -168,7 +168,6 @@ func Ways(v v1alpha1.Variant) string {
 	return text
 }
 
-// countedFrom names the send from which an open loop counts; empty for a closed loop.
 func countedFrom(start string) string {
 	if start == "" {
 		return ""

@@ -17,9 +17,9 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// networks prints mean latencies and bandwidths, and the rounds' range, in a table for each
+// networks prints mean latencies and bandwidths with the rounds' range, in a table for each
 // protocol: networks are rows, cells and MTUs columns. Variants such as vf-1500 and vf-9000 form
-// the row vf, and a variant's MTU is the one that its endpoints observed, or the smallest.
+// the row vf. A variant's MTU is the one that its endpoints observed, or the smallest.
 func networks(w io.Writer, s sheet) error {
 	if len(s.benchmark.Status.Results) == 0 {
 		return fmt.Errorf("%w: no cell has a result", ErrNothingToShow)
@@ -51,7 +51,6 @@ type grid struct {
 	notes   []string              // remarks that the tables cannot show
 }
 
-// networkPlace is where the tables have a variant.
 type networkPlace struct {
 	variant, row string
 	mtu          int32

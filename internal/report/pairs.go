@@ -129,7 +129,6 @@ func orLost(ns int64) string {
 	return stats.FormatLatency(ns)
 }
 
-// worstPairs lists the pairs with the highest p99, or p50 if no pair has enough samples for p99.
 func worstPairs(w io.Writer, results []summary.PairResult) error {
 	by := v1alpha1.P99
 	if !slices.ContainsFunc(results, func(r summary.PairResult) bool { return r.Rank(by) >= 0 }) {

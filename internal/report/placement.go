@@ -152,7 +152,6 @@ func (c Check) state() string {
 	return state
 }
 
-// wrap breaks a text into lines of at most width characters, if possible between words.
 func wrap(text string, width int) []string {
 	lines := []string{""}
 	for _, word := range strings.Fields(text) {

@@ -168,7 +168,7 @@ func latencies(results []v1alpha1.CellResult) []resultTable {
 	return all
 }
 
-// counts returns the columns of rounds, samples and lost messages. An equal number of rounds is part of the heading.
+// counts returns the columns of rounds, samples and losses; equal rounds are in the heading.
 func counts(heading string, rows []v1alpha1.CellResult) (string, []tableColumn) {
 	var columns []tableColumn
 	if slices.ContainsFunc(rows, func(r v1alpha1.CellResult) bool { return r.Rounds != rows[0].Rounds }) {
@@ -207,12 +207,10 @@ func ByInterval(results []v1alpha1.CellResult) [][]v1alpha1.CellResult {
 	return grouped(answered(results), Interval)
 }
 
-// answered returns the results without those of streams, which have no latencies.
 func answered(results []v1alpha1.CellResult) []v1alpha1.CellResult {
 	return slices.DeleteFunc(slices.Clone(results), func(r v1alpha1.CellResult) bool { return r.Stream })
 }
 
-// grouped groups results by a key, in the order in which the keys first appear.
 func grouped[T any, K comparable](results []T, key func(T) K) [][]T {
 	var all [][]T
 	for _, r := range results {

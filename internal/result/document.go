@@ -37,8 +37,8 @@ type Captured struct {
 	// Packets were captured, Drops lost for lack of buffer space.
 	Packets int64 `json:"packets"`
 	Drops   int64 `json:"drops"`
-	// Requests is the number of requests that arrived after the warm-up; Matched of them have an answer and Unanswered do not. Stray is
-	// the number of answers without a request.
+	// Requests arrived after the warm-up: Matched have an answer, Unanswered do not. Stray counts
+	// answers without a request.
 	Requests   int64 `json:"requests"`
 	Matched    int64 `json:"matched"`
 	Unanswered int64 `json:"unanswered"`
@@ -146,8 +146,8 @@ const PCIFromSysfs = "sysfs"
 // PCIAddress matches the names of functions on the PCI bus in sysfs.
 var PCIAddress = regexp.MustCompile(`^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`)
 
-// bootsApart is the smallest difference between boots, in ns: reading clocks takes time. madeUpApart is that of two kernels with boot IDs
-// that differ: one may be made up, as that of a container of LXC, and its agents then read the boot of one kernel.
+// bootsApart is the least difference of two boots, in ns: reading clocks takes time. madeUpApart is
+// that with different boot IDs, which LXC makes up: its agents then read one kernel's boot.
 const bootsApart, madeUpApart = 50_000_000, 100_000
 
 // SameKernel reports whether two agents ran on one kernel. A boot ID may be hidden.

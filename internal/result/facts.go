@@ -43,18 +43,16 @@ type Key struct {
 // Keys are the conditions by which results are compared: "the CPU" is the tool's, "the NIC" the
 // interface with the messages. A value that cannot be read has no key.
 //
-// The fingerprint is the measurement's definition, and deliberate settings that change latency. It
-// leaves out what a scheduler or a device plugin assigns to each pod (the CPU, its siblings and
-// caches; never the number of a VF), names of places, and what the machine changes by itself.
+// The fingerprint is the measurement's definition, and deliberate settings that change latency,
+// without what a scheduler or device plugin assigns to each pod, names of places, and what the
+// machine changes.
 //
-// DeltaKeys are those of Evidence.Deltas: the growth of kernel counters over all cells.
-//
-// Files and Counters name some keys' files of /proc and /sys; {cpu} and {iface} are filled in.
+// DeltaKeys are those of Evidence.Deltas: the growth of kernel counters over all cells. Files and
+// Counters name some keys' files of /proc and /sys; {cpu} and {iface} are filled in.
 var Keys, DeltaKeys, Files, Counters = keys()
 
 const KeyFrequency = "cpu.mhz" // the frequencies of Path
 
-// find returns the entry with a name, or else the longest match with a *.
 func find(keys []Key, name string) (Key, bool) {
 	var best Key
 	for _, k := range keys {

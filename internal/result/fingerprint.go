@@ -68,7 +68,7 @@ func Differences(a, b Document) []Difference {
 	return all
 }
 
-// OtherImage is the difference of two runs of users' programs whose images are not known to be the same: a tag may name another one.
+// OtherImage is the difference of two runs of users' programs whose images may not be the same.
 func OtherImage(a, b Stored) (Difference, bool) {
 	custom := func(run Stored) bool {
 		return slices.ContainsFunc(run.Client.Cells, func(c Cell) bool { return c.Custom != nil })
@@ -94,9 +94,9 @@ func CompareKeys(a, b string) int {
 	return cmp.Compare(a, b)
 }
 
-// Conditions returns all conditions that an agent reported, under one set of keys, without what
-// identifies a pod (addresses, a VF's number, allocated devices), BootedAt, of which two readings
-// differ, and the events of the run.
+// Conditions returns all conditions that an agent reported, without what identifies a pod
+// (addresses, a VF's number, allocated devices), BootedAt, of which two readings differ, and events
+// of the run.
 func Conditions(d Document) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, d.Evidence.Facts)
@@ -168,8 +168,8 @@ func (e Evidence) OneNUMANode() bool {
 	return err == nil && nodes.Size() == 1 && (e.CPUNUMANode < 0 || nodes.Contains(int(e.CPUNUMANode)))
 }
 
-// SeveralPlaces says why the NUMA node of the CPU may hide several: CPUs and devices that the kernel shows on one may then be far
-// from each other. Empty if nothing speaks against one place.
+// SeveralPlaces says why the CPU's NUMA node may hide several, so that CPUs and devices on it may
+// be far from each other; empty if nothing speaks against one place.
 func (e Evidence) SeveralPlaces() string {
 	packages, err := ParseCPUs(e.Facts["numa.packages"]) // such lists have the format of CPU lists
 	numa := strings.Fields(e.Facts["kernel.arg.numa"])
@@ -211,7 +211,6 @@ func fields(v any) map[string]string {
 	return all
 }
 
-// ofOneOnly reports whether a key is of a cell, or a tool, that only one of two results has.
 func ofOneOnly(key string, a, b Document) bool {
 	if strings.HasPrefix(key, "tool.") && key != "tool.sha256" {
 		return len(a.Cells) == 0 || len(b.Cells) == 0

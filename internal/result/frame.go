@@ -16,7 +16,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// The kinds of errors of a result, for errors.Is.
 var (
 	ErrMissing = errors.New("no result")
 	// ErrCorrupt: a result is incomplete, not the announced one, or of another format.
@@ -64,8 +63,7 @@ func AwaitFrame(log io.Reader) error {
 
 // ReadFrame returns the first result in a log that matches the digest at its end. The error wraps
 // ErrMissing without a frame, ErrCorrupt if one is incomplete or has another digest, ErrVersion for
-// another version, or is the reader's own. Unknown fields are ignored: an agent may report more,
-// but another meaning of known ones is another version.
+// another version, or is the reader's. Unknown fields are ignored: an agent may report more.
 func ReadFrame(r io.Reader) (Framed, error) { return readFrame(r, frameResult, Version, expand) }
 
 // ReadFrameOf is like ReadFrame for the result of one role, in a log that has those of both.
@@ -158,7 +156,7 @@ func expand(compressed []byte, wantDigest string) (Framed, error) {
 	return framed, nil
 }
 
-// checkCells refuses what a status cannot hold, or sums of rounds cannot: a program in the pod may have written it.
+// checkCells refuses what a status or sums of rounds cannot hold: any program may write it.
 func checkCells(d Document) error {
 	for _, c := range d.Cells {
 		if c.Lost < 0 || c.Lost > 1<<50 {

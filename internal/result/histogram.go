@@ -16,8 +16,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// The range and resolution of histograms: buckets of at most 0.1 %, and 1 ns below 2.048 µs;
-// reduced ones of at most 1 %, and 1 ns below 256 ns, each of whole finer buckets.
+// Histograms have buckets of at most 0.1 %, and 1 ns below 2.048 µs; reduced ones of at most 1 %,
+// and 1 ns below 256 ns, each of whole finer buckets.
 const (
 	lowest      = 1
 	highest     = 60_000_000_000
@@ -117,8 +117,8 @@ func (d Distribution) Percentile(p stats.Percentile, lost int64) stats.Reported 
 	return r
 }
 
-// RecordEncoded adds the samples of an encoded HdrHistogram of another program, each multiplied by factor. It refuses a histogram whose
-// buckets are not those of a recorder, or that has values out of range.
+// RecordEncoded adds an encoded HdrHistogram of another program, each sample times factor. It
+// refuses buckets that are not a recorder's, and values out of range.
 func RecordEncoded(r *Recorder, encoded string, factor int64) error {
 	if strings.HasPrefix(encoded, "DHIST") {
 		return fmt.Errorf("its histogram is a DoubleHistogram: record integers, nanoseconds from 1 with %d significant digits", digits)
@@ -206,7 +206,6 @@ func (m *Merger) Add(h Histogram) (Distribution, error) {
 	d.Sum += h.SumNs
 	d.SumOfSquares += h.SumOfSquaresNs2
 	d.Min, d.Max = min(d.Min, h.MinNs), max(d.Max, h.MaxNs)
-	// Keep no more memory than the samples need.
 	m.all.Compact()
 	return alone.Distribution(), nil
 }
@@ -273,7 +272,6 @@ func (h Histogram) decode() (*hdr.PackedHistogram, error) {
 	return decoded, nil
 }
 
-// header is the beginning of an encoded histogram, which is compressed.
 type header struct {
 	Cookie, Length, Offset, Figures int32
 	Least, Most                     int64
@@ -312,7 +310,6 @@ func (h Histogram) coarse() (Histogram, error) {
 	return h, nil
 }
 
-// checkExtremes returns an error if these buckets cannot have the extremes and sums.
 func (h Histogram) checkExtremes(buckets []stats.Bucket) error {
 	outside := h.MinNs < lowest || h.MaxNs > highest
 	switch {

@@ -94,34 +94,34 @@ func ReadInspection(log io.Reader) (Inspection, error) {
 	return i, nil
 }
 
-// Workload is what an agent found of another container of its pod, or of its own before the container's program runs. It says nothing of
-// what it could not read.
+// Workload is what an agent found of another container of its pod, or of its own before the program
+// runs. It says nothing of what it could not read.
 type Workload struct {
-	// PoolCPUs are the agent's own CPUs in the other container's pod: the kubelet gives it those that all containers share. Empty: the
-	// agent was in the container itself.
+	// PoolCPUs are the agent's own CPUs in another container's pod, which all containers share.
+	// Empty: the agent was in the container itself.
 	PoolCPUs string `json:"poolCPUs,omitempty"`
-	// Processes are those of the container, at most MaxThreads; Threads are theirs, at most MaxThreads. Omitted counts the others.
+	// Processes and Threads are the container's, at most MaxThreads each; Omitted counts others.
 	Processes []Process `json:"processes"`
 	Threads   []Thread  `json:"threads"`
 	Omitted   int       `json:"omitted,omitempty"`
-	// Elsewhere are processes in the container's process namespace that are neither in its cgroup nor in the agent's.
+	// Elsewhere are processes in its namespace, but in neither its cgroup nor the agent's.
 	Elsewhere []string `json:"elsewhere,omitempty"`
 	// Unread names what the kernel does not show to the agent: environment, cgroup.
 	Unread []string `json:"unread,omitempty"`
-	// Interfaces are the evidence with each interface of the pod, apart from lo. Its deltas are those of all CPUs of the container.
+	// Interfaces are the evidence with each of the pod's, but lo; deltas are of all its CPUs.
 	Interfaces []Evidence `json:"interfaces"`
 	// Directed lists the interrupts that may be delivered to its CPUs, by number and name.
 	Directed []string `json:"directed,omitempty"`
-	// Throttled is how often the container's cgroups used up their quota since they exist; -1: unknown.
+	// Throttled is how often its cgroups used up their quota since they exist; -1: unknown.
 	Throttled int64 `json:"throttled"`
-	// Memory is the anonymous memory of the container by NUMA node, HugePages what it uses by size, such as 2Mi, both in bytes.
+	// Memory is anonymous, by NUMA node, HugePages by size, such as 2Mi, both in bytes.
 	Memory    map[string]int64 `json:"memory,omitempty"`
 	HugePages map[string]int64 `json:"hugePages,omitempty"`
 }
 
 const MaxThreads = 4096
 
-// Process is a process of the container. Look is nil if its memory map and descriptors are hidden.
+// Process is of the container. Look is nil if its memory map and descriptors are hidden.
 type Process struct {
 	PID  int    `json:"pid"`
 	Name string `json:"name"`
@@ -132,12 +132,12 @@ type Thread struct {
 	PID  int    `json:"pid"`
 	TID  int    `json:"tid"`
 	Name string `json:"name"`
-	// CPUs and Mems are the CPUs and the NUMA nodes that it may use, Ran the CPUs on which it was seen.
+	// CPUs and Mems are the CPUs and NUMA nodes that it may use, Ran the CPUs on which it was seen.
 	CPUs string `json:"cpus"`
 	Mems string `json:"mems,omitempty"`
 	Ran  string `json:"ran,omitempty"`
-	// Migrations counts its changes of the CPU in the window, RunNS is how long it ran and DelayNS how long it waited for a CPU; -1:
-	// unknown.
+	// Migrations counts changes of the CPU in the window; RunNS is how long it ran, DelayNS how
+	// long it waited for a CPU; -1: unknown.
 	Migrations int64 `json:"migrations"`
 	RunNS      int64 `json:"runNS"`
 	DelayNS    int64 `json:"delayNS"`

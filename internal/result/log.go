@@ -137,7 +137,6 @@ func readFrame[T any](log io.Reader, what string, version int, open func(content
 	return none, fmt.Errorf("%w in the log", ErrMissing)
 }
 
-// frame is a frame that is being read; nil is a frame that is skipped.
 type frame struct {
 	size    int
 	content []byte
@@ -164,7 +163,6 @@ func begin(header, what string, want int) *frame {
 	return f
 }
 
-// add appends a line, or invalidates the whole frame.
 func (f *frame) add(line string) {
 	if f == nil || f.wrong != nil {
 		return
@@ -177,7 +175,6 @@ func (f *frame) add(line string) {
 	}
 }
 
-// whole returns an error unless the complete content was read.
 func (f *frame) whole() error {
 	if f.wrong == nil && len(f.content) != f.size {
 		return fmt.Errorf("%w: %d bytes of %d", ErrCorrupt, len(f.content), f.size)
@@ -233,7 +230,7 @@ func (t Termination) Encode() ([]byte, error) {
 	if len(b) <= maxTermination {
 		return b, nil
 	}
-	// JSON escapes make some characters longer, so the longest message that fits is searched for.
+	// JSON escapes lengthen some characters: search for the longest message that fits.
 	message := t.Message
 	fits := func(limit int) bool {
 		t.Message = text.Shorten(message, limit)
@@ -257,9 +254,8 @@ func (t Termination) WriteFile(path string) error {
 	return nil
 }
 
-// ParseTermination reads a termination message. The runtime's own messages are errors.
-// ofAgent are the outcomes that an agent decides. The others are the operator's to decide, whatever a program in the pod writes: with some
-// of them an attempt does not count.
+// ofAgent are the outcomes that an agent decides. All others are the operator's, whatever a program
+// in the pod writes: with some of them an attempt does not count.
 var ofAgent = []string{
 	v1alpha1.OutcomeAccelerationFailed, v1alpha1.OutcomeAgentFailed, v1alpha1.OutcomeClockWrong, v1alpha1.OutcomeDeadlineExceeded,
 	v1alpha1.OutcomeInterfaceLost, v1alpha1.OutcomePeerUnreachable, v1alpha1.OutcomePodLost, v1alpha1.OutcomeResourceUnavailable,
@@ -270,6 +266,7 @@ var ofAgent = []string{
 // OfAgent reports whether an agent may end an attempt with a reason.
 func OfAgent(reason string) bool { return slices.Contains(ofAgent, reason) }
 
+// ParseTermination reads a termination message. The runtime's own messages are errors.
 func ParseTermination(message string) (Termination, error) {
 	var t Termination
 	if len(message) > maxTermination {

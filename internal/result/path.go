@@ -20,9 +20,9 @@ type Path struct {
 	MHzAfter  int32 `json:"mhzAfter,omitempty"`
 }
 
-// Frequency returns what is unusual about the CPU in an endpoint's first such cell, compared with
-// another result of the role: the kernel throttled a hot one, or frequencies differ by more than 5
-// %. A virtual machine does not control it, so that only throttling counts.
+// Frequency returns what is unusual about the CPU in a result's first such cell: it was throttled,
+// or its frequency differs from another's by more than 5 %. Of a virtual machine, only throttling
+// counts.
 func Frequency(first, d Document) string {
 	for _, p := range d.Evidence.Paths {
 		if n := p.Grown[PathThrottled]; n > 0 {
@@ -46,7 +46,6 @@ func Frequency(first, d Document) string {
 	return ""
 }
 
-// apart reports whether two frequencies that are known differ by more than 5 %.
 func apart(a, b int32) bool {
 	low, high := int64(min(a, b)), int64(max(a, b))
 	return low > 0 && 20*(high-low) > low

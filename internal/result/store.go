@@ -14,7 +14,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 )
 
-// The content of a run's ConfigMap.
 const (
 	// KeyClient and KeyServer hold the two documents, JSON in gzip, as the agents sent them.
 	KeyClient = "client.json.gz"

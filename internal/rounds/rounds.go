@@ -1,6 +1,6 @@
-// Package rounds reduces stored results, one at a time, to the input of verdicts and statuses: for each cell of each variant, a
-// few numbers per round and the merged histogram of all rounds, and the conditions that must hold for all runs. A result need
-// not stay in memory after it was added.
+// Package rounds reduces stored results, one at a time, to the input of verdicts and statuses: a
+// few numbers per round of each cell, the merged histogram of all rounds, and the conditions that
+// must hold for all runs. A result need not stay in memory.
 package rounds
 
 import (
@@ -55,8 +55,7 @@ type Variant struct {
 	// Unequal is how a run's conditions differ from the first's, or empty.
 	Unequal string
 	Proof   proof.Runs
-	// Cells are the cells of the spec, in its order.
-	Cells []*Cell
+	Cells   []*Cell
 }
 
 // Cell is one cell of a variant, over all its runs.
@@ -69,16 +68,14 @@ type Cell struct {
 // Rounds are the rounds of a cell, one for each run of the variant, in the order of measurement.
 type Rounds struct {
 	Each []Round
-	// all is nil if rounds are not merged.
-	all *result.Merger
+	all  *result.Merger
 }
 
 // Round is the result of one run for one cell. Latencies are full round trips, except for captures.
 type Round struct {
 	// Found: the run has the cell and, captured, whole; otherwise all is empty.
 	Found bool
-	// Lost is the number of messages without a sample.
-	Lost int64
+	Lost  int64
 	// Samples is nil for streams and for tools that report no samples.
 	Samples *Samples
 	// Own, Bandwidth, Attribution and Start are the tool's, without slow samples.
@@ -90,8 +87,8 @@ type Round struct {
 
 // Samples contains the values that are kept of a round's histogram.
 type Samples struct {
-	// Count is the number of samples, and OverRange the number of samples out of the histogram's range, which count as lost.
-	// Unrecorded is the number of messages whose latency is unknown.
+	// Count is the number of samples, OverRange of those out of range, which count as lost,
+	// Unrecorded of messages whose latency is unknown.
 	Count, OverRange, Unrecorded int64
 	// Min, Mean and StdDev are in nanoseconds; meaningless without samples.
 	Min, Mean, StdDev int64
@@ -193,7 +190,6 @@ func (v *Variant) prove(spec v1alpha1.LatencyBenchmarkSpec, run result.Stored) {
 	}
 }
 
-// imageChanged says at which end two runs are known to have different images.
 func imageChanged(first, second result.Stored) string {
 	for _, end := range []struct {
 		role     string
@@ -249,7 +245,6 @@ func captured(c *result.Captured) (Round, *result.Histogram) {
 	return round, &c.Histogram
 }
 
-// add adds the round of a run with its samples; h is nil if it has none.
 func (r *Rounds) add(round Round, h *result.Histogram) error {
 	if h != nil {
 		if err := r.merge(&round, *h); err != nil {
@@ -260,7 +255,6 @@ func (r *Rounds) add(round Round, h *result.Histogram) error {
 	return nil
 }
 
-// merge sets the values of the round that are kept of a histogram.
 func (r *Rounds) merge(round *Round, h result.Histogram) error {
 	all := r.all
 	if all == nil {
@@ -325,7 +319,6 @@ const (
 	mostTexts         = 1024
 )
 
-// toolWarning has the first measurement with it, and the number of others.
 type toolWarning struct {
 	text, first string
 	more        int
@@ -358,7 +351,6 @@ func (c *Collection) ToolWarnings() string {
 	return strings.Join(told, "; ")
 }
 
-// addReports records what a run reports besides its measurements.
 func (c *Collection) addReports(run result.Stored) {
 	for _, cell := range run.Client.Cells {
 		for _, said := range cell.Warnings {

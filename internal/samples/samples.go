@@ -1,4 +1,4 @@
-// Package samples reads latencies in the forms that programs write: a number a line, and HdrHistogram's log.
+// Package samples reads latencies as programs write them: a number a line, and HdrHistogram's log.
 package samples
 
 import (
@@ -21,7 +21,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// longest is a stored histogram's largest latency.
 const longest = time.Minute
 
 // Scale says what numbers are: a unit, of halves of round trips or of whole ones.
@@ -38,8 +37,8 @@ func (s Scale) factor() int64 {
 	return int64(s.Unit)
 }
 
-// Values reads a decimal number a line, and calls record with the round trip in ns. Numbers of ns are whole, and have no exponent; those
-// of longer units may have one, as programs print 0.000012 s.
+// Values reads a decimal number a line, and calls record with the round trip in ns. Only numbers of
+// longer units than ns may have decimals or an exponent, as programs print 0.000012 s.
 func Values(r io.Reader, s Scale, record func(ns int64)) error {
 	read, digits, factor := 0, "0123456789.", float64(s.factor())
 	if s.Unit != time.Nanosecond {
@@ -82,7 +81,6 @@ func readLogComment(line string) (v1alpha1.LatencyType, error) {
 	return "", fmt.Errorf("%.120q is not of round trips: captured times cannot be imported", line)
 }
 
-// mostIntervals is the largest number of intervals of a histogram log: a day of seconds.
 const mostIntervals = 86_400
 
 var (
@@ -90,7 +88,7 @@ var (
 	// interval is a line with start, length, maximum and histogram, and maybe a tag.
 	interval = regexp.MustCompile(`^(?:Tag=([^,]*),)?([0-9.]+),([0-9.]+),[0-9.]+,(\S+)$`)
 
-	// Words of units are between anything but letters, after splitWords. Several ns, such as 100 ns, are another unit.
+	// Words of units are between non-letters, after splitWords. Several ns, such as 100 ns, differ.
 	splitWords = regexp.MustCompile(`(\p{Ll})(\p{Lu})`)
 	inNs       = regexp.MustCompile(`(?i)(?:^|[^0-9] |[^\pL0-9 ])n(?:ano)?[ _-]?s(?:ecs?|econds?)?(?:\PL|$)`)
 	otherUnit  = regexp.MustCompile(`(?i)(?:^|[^\pL'’])(?:(?:milli|micro|pico|[mpuµ])?s(?:ecs?|econds?)?|milli|micro|pico|µ|mcs|мкс|мс|㎲|㎳|minutes?|hours?|ticks?|cycles?|jiffies|(?:rd)?tscp?|n(?:ano)?s)(?:\PL|$)`)
@@ -106,8 +104,8 @@ func namesOtherUnit(line string) bool {
 
 // Log is the content of an HdrHistogram log.
 type Log struct {
-	// All has the samples of all intervals, unless an export wrote the log: then LatencyType is how they are shown, and each interval is one
-	// of its Rounds.
+	// All has all intervals' samples, unless an export wrote the log: then LatencyType is how they
+	// are shown, and each interval is one of its Rounds.
 	All         *result.Recorder
 	Rounds      []result.Histogram
 	LatencyType v1alpha1.LatencyType
@@ -116,7 +114,7 @@ type Log struct {
 	Tag string
 }
 
-// HistogramLog reads an HdrHistogram log of version 2. That of an export has ns of whole round trips, whatever the scale.
+// HistogramLog reads an HdrHistogram log, version 2. An export's has ns of whole round trips.
 func HistogramLog(r io.Reader, s Scale) (Log, error) {
 	l := intervals{scale: s, log: Log{All: result.NewRecorder()}, seen: map[string]int{}, tags: map[string]bool{}}
 	lines, number := bufio.NewScanner(r), 0
@@ -143,7 +141,6 @@ func HistogramLog(r io.Reader, s Scale) (Log, error) {
 	return l.log, nil
 }
 
-// intervals are a histogram log, as far as it was read.
 type intervals struct {
 	scale Scale
 	log   Log
@@ -206,7 +203,6 @@ func (l *intervals) add(number int, line string) error {
 	return err
 }
 
-// addComment reads a comment or the heading.
 func (l *intervals) addComment(line string) error {
 	start, heading := startTime.FindStringSubmatch(line), line[0] == '"'
 	switch {

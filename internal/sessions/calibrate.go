@@ -9,8 +9,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// Calibration is how much one compared value of a gate's nodes differs although nothing changed. Standard deviations are of natural logarithms;
-// 0 if unknown.
+// Calibration is how much a compared value of unchanged nodes differs: standard deviations of
+// natural logarithms, 0 if unknown.
 type Calibration struct {
 	Of    v1alpha1.ComparedValue
 	Group string // of the nodes; empty if all nodes are of one group
@@ -69,18 +69,18 @@ func Calibrate(nodes []Node) []Calibration {
 const (
 	ofMedian = 0.215 // the variance of the median of 6 rounds, in parts of that of a round
 	LastLook = 20
-	// hodgesLehmann is the standard error of the estimate in parts of that of a mean, and ofLevel the variance of a level of many rounds in
-	// parts of that of a mean; by normal theory.
+	// hodgesLehmann is the estimate's standard error, in parts of a mean's, ofLevel the variance of
+	// a level of many rounds, in parts of a mean's; by normal theory.
 	hodgesLehmann, ofLevel = 1.02, 1.29
 )
 
-// Boots returns the standard deviation between boots alone, without the noise of the rounds in a level.
+// Boots returns the standard deviation between boots, without the noise of the rounds in a level.
 func (c Calibration) Boots() float64 {
 	return math.Sqrt(max(c.Sessions*c.Sessions-ofMedian*c.Rounds*c.Rounds, 0))
 }
 
-// Tolerance returns the smallest tolerance, as a share, with which 95 % of unchanged boots would pass against a number of accepted boots, by
-// normal theory, with a spread that is known for certain: where the search of judge.Recommend begins.
+// Tolerance returns the smallest share with which 95 % of unchanged boots would pass against some
+// accepted ones, by normal theory with a known spread: where judge.Recommend begins to search.
 func (c Calibration) Tolerance(boots int) float64 {
 	first, later := float64(FirstRounds), float64(LaterRounds*(boots-1))
 	m := first + later
@@ -91,7 +91,7 @@ func (c Calibration) Tolerance(boots int) float64 {
 	return math.Exp(level+half) - 1
 }
 
-// Redraw draws an unchanged boot of a node around a level: the rounds of its last look, those of a reference of a number of accepted
+// Redraw draws an unchanged boot around a level: its last look, a reference of a number of accepted
 // boots, and what is known of how boots differ.
 func (c Calibration) Redraw(random *rand.Rand, center float64, boots int) (candidate, reference []stats.Observation, b stats.Between) {
 	draw := func(n int) (rounds []stats.Observation) {
@@ -119,7 +119,7 @@ func (c Calibration) Redraw(random *rand.Rand, center float64, boots int) (candi
 	return draw(LastLook), reference, b
 }
 
-// Enough returns the smallest number of rounds, from 6 to 20, with which the rounds widen an interval no more than the boots do.
+// Enough returns the fewest rounds, 6 to 20, that widen an interval no more than the boots do.
 func (c Calibration) Enough() int {
 	share := 36. / 144 // About that of four to five boots.
 	for n := LaterRounds; n < LastLook; n++ {

@@ -15,16 +15,15 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// difference is that between two sessions of a node with one peer.
 type difference struct {
 	node          int
 	group         string
 	before, after *v1alpha1.MeasuredSession
-	// changed is what differs between the identities of the two, apart from the boot, and exact the same as one text.
+	// changed is what differs between their identities, without the boot; exact is it as one text.
 	changed []v1alpha1.IdentityChange
 	exact   string
 	wave    string // equal for nodes with the same after a change, or booted in a wave without
-	// scale and value are for those who pool differences: a divisor, and a logarithm without what others share.
+	// scale is a divisor; value a logarithm without what others share. Those who pool set them.
 	scale, value float64
 }
 
@@ -33,7 +32,7 @@ func between(before, after *v1alpha1.MeasuredSession, scale float64) difference 
 	return difference{before: before, after: after, changed: changed, exact: identity.Key(changed), scale: scale}
 }
 
-// of returns the natural logarithm of the ratio of the levels of a compared value; false if one does not exist.
+// of returns the logarithm of the ratio of a value's levels; false if one does not exist.
 func (d difference) of(value key) (float64, bool) {
 	before, after := levelOf(*d.before, value), levelOf(*d.after, value)
 	return math.Log(float64(after)/float64(before)) / d.scale, before > 0 && after > 0
@@ -43,7 +42,7 @@ func (d difference) booted() bool {
 	return d.before.BootID == "" || d.before.BootID != d.after.BootID
 }
 
-// successive returns the differences between each two successive boots, divided by the root of two. They show how much boots differ.
+// successive returns the differences between successive boots, divided by the root of two.
 func successive(recent []v1alpha1.MeasuredSession) (all []difference) {
 	last := map[string]*v1alpha1.MeasuredSession{}
 	for i := range recent {
@@ -60,9 +59,9 @@ func successive(recent []v1alpha1.MeasuredSession) (all []difference) {
 	return all
 }
 
-// sinceAccepted returns, for each change and each boot without one, the difference between the first session after it and the last
-// accepted one before it; one after the given time does not count as accepted. A boot after a Fail is not another change, and what
-// was undone does not count any more.
+// sinceAccepted returns, for each change and each boot without one, how the first session after it
+// differs from the last accepted one, which is not after the given time. A boot after a Fail is no
+// other change, and what was undone does not count.
 func sinceAccepted(recent []v1alpha1.MeasuredSession, until time.Time) (all []difference) {
 	accepted := map[string]*v1alpha1.MeasuredSession{}
 	for i := range recent {
@@ -89,10 +88,11 @@ func sinceAccepted(recent []v1alpha1.MeasuredSession, until time.Time) (all []di
 
 const pause = 7 * 24 * time.Hour // in which no node is booted, between two waves of boots
 
-// withWaves returns the differences of all nodes in the order of time, each with its wave. Nodes that have the same after a change
-// are a wave, whatever they had before. Boots without a change are one if they follow each other without a long pause: a kernel
-// argument, microcode or a setting of the BIOS is no part of an identity. The next one begins when more than half of the nodes were
-// booted again, so that one node that is booted often does not divide it.
+// withWaves returns the differences of all nodes in the order of time. Nodes with the same after a
+// change are a wave, whatever they had before. Boots without a change are one if no long pause is
+// between them: a kernel argument, microcode or a BIOS setting is no part of an identity. The next
+// wave begins when more than half of the nodes booted again, so that one that often boots does not
+// divide it.
 func withWaves(nodes []Node, of func(n Node, index int) []difference) (all []difference) {
 	several := len(groups(nodes)) > 1
 	for i, n := range nodes {
@@ -129,7 +129,6 @@ func withWaves(nodes []Node, of func(n Node, index int) []difference) (all []dif
 	return all
 }
 
-// has returns what a node has after changes, whatever it had before.
 func has(changed []v1alpha1.IdentityChange) string {
 	all := ""
 	for _, c := range changed {
@@ -172,7 +171,6 @@ func (g *cohort) endedBy(later *cohort, limit float64) bool {
 	return bounded && high <= limit
 }
 
-// worse is 1 if a larger value is worse, otherwise -1.
 func worse(of key) float64 {
 	if of.Metric.Kind().LowerIsWorse {
 		return -1
@@ -180,17 +178,18 @@ func worse(of key) float64 {
 	return 1
 }
 
-// limit is the logarithm of what a change of all nodes may do: half of the tolerance, in the worse direction.
+// limit is the logarithm of half of the tolerance, in the worse direction.
 func (t Tolerances) limit(of key) float64 { return math.Log1p(worse(of)*half(t[of])) * worse(of) }
 
 func half(t stats.Tolerance) float64 { return (t.Above().Float64() - 1) / 2 }
 
-// Fleet returns what the last changes did to the nodes: first those that made them slower and stand, then the newest. Each has the
-// compared value that exceeds its limit most.
+// Fleet returns what the last changes did to the nodes: first those that made them slower and
+// stand, then the newest. Each has the compared value that exceeds its limit most.
 //
-// A change that made nodes slower is not forgotten when their results are accepted: from then on, later sessions are compared with
-// those before it. It stands until at least six of its nodes are shown to be within the limit after a later change, or it is undone
-// on them, or a user accepts their results, with which their sessions begin again.
+// A change that made nodes slower outlives the acceptance of their results: later sessions are
+// compared with those before it. It stands until at least six of its nodes are within the limit
+// after a later change, or it is undone, or a user accepts their results, which begins their
+// sessions again.
 func Fleet(nodes []Node, tolerances Tolerances) []v1alpha1.FleetChange {
 	keys := slices.DeleteFunc(keysOf(nodes), func(k key) bool { _, compared := tolerances[k]; return !compared })
 	until := map[int]time.Time{}
@@ -294,8 +293,8 @@ func (g *cohort) measure(keys []key, tolerances Tolerances, among int) {
 	}
 }
 
-// bounds bounds the median of sorted values, 1 in 40 a side for all of a number of comparisons and all looks that there were, after
-// each node. It returns the median, and false, if there are too few.
+// bounds bounds the median of sorted values, 1 in 40 a side for all comparisons and all looks, one
+// after each node. It returns the median, and false if there are too few.
 func bounds(values []float64, among int) (low, high float64, bounded bool) {
 	n := len(values)
 	if n == 0 {
@@ -312,8 +311,8 @@ func bounds(values []float64, among int) (low, high float64, bounded bool) {
 	return values[k], values[n-1-k], true
 }
 
-// outside returns how many of n values may lie beyond a bound of their median; -1 if there are too few. The exact distribution of
-// thousands of values takes seconds; beyond 60, the normal distribution with one value less is on the safe side.
+// outside returns how many of n values may lie beyond a bound of their median; -1: too few. Exact
+// bounds of thousands take seconds; beyond 60, the normal distribution with one value less is safe.
 func outside(n int, side stats.OneIn) int {
 	if n <= 60 {
 		return stats.Sign(n, side)
@@ -323,8 +322,8 @@ func outside(n int, side stats.OneIn) int {
 
 func ratio(logarithm float64) v1alpha1.Factor { return v1alpha1.FactorOf(math.Exp(logarithm), 4) }
 
-// Decisive returns the change that says most of the fleet: the newest one that stands, otherwise the newest of enough nodes to bound what
-// it did; nil if there is none.
+// Decisive returns the newest change that stands, otherwise the newest of enough nodes to bound
+// what it did; nil if there is none.
 func Decisive(changes []v1alpha1.FleetChange) *v1alpha1.FleetChange {
 	if i := slices.IndexFunc(changes, func(c v1alpha1.FleetChange) bool { return c.Lower != "" }); i >= 0 {
 		return &changes[i]

@@ -156,7 +156,7 @@ func median(values []float64) float64 {
 	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
 }
 
-// WarmUp returns the ratio of the first rounds of a gate's sessions to later ones; empty if they are not slower.
+// WarmUp returns the ratio of first rounds to later ones; empty if they are not slower.
 func WarmUp(g *v1alpha1.LatencyGateStatus) v1alpha1.Factor {
 	for _, s := range g.Spread {
 		if s.WarmUp != "" {
@@ -166,7 +166,7 @@ func WarmUp(g *v1alpha1.LatencyGateStatus) v1alpha1.Factor {
 	return ""
 }
 
-// warmUp tests whether the first 6 rounds of first sessions are slower than the next 6: a t test over the nodes, 1 in 100 among all values.
+// warmUp tests whether the first 6 rounds are slower than the next 6: a t test, 1 in 100 for all.
 func warmUp(nodes []Node, of key, among int) v1alpha1.Factor {
 	var values []float64
 	for _, n := range nodes {

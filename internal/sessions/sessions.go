@@ -1,8 +1,8 @@
-// Package sessions keeps what a LatencyGate knows of a node's earlier boots, and says how much boots differ. It is pure.
+// Package sessions keeps what a gate knows of nodes' boots, and how much they differ. It is pure.
 //
-// A session is all rounds of one node on one boot with one peer. The rounds of one boot are not independent observations of the node:
-// another boot may be faster or slower although nothing changed. Therefore a node's reference is several accepted sessions, and the
-// difference between sessions, which is estimated over all nodes of a gate, is part of the interval of a verdict.
+// A session is all rounds of a node on one boot with one peer. They depend on each other: another
+// boot may be faster or slower. So a reference is several accepted sessions, and the difference
+// between sessions, estimated over all nodes of a gate, is part of a verdict's interval.
 package sessions
 
 import (
@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// FirstRounds is the number of rounds that the first session of a reference keeps, and LaterRounds that of every later one. They are
-	// the first that were measured, whatever they show, so that a second look cannot bias the reference.
+	// A reference keeps FirstRounds of its first session and LaterRounds of each later one: the
+	// first that were measured, so that a second look cannot bias it.
 	FirstRounds, LaterRounds = 12, 6
-	// maxSessions bounds a reference, maxPeers the peers with which a node keeps one, and maxRecent the sessions whose levels are kept.
+	// The bounds of a reference, of the peers that have one, and of sessions whose levels are kept.
 	maxSessions, maxPeers, maxRecent = 5, 2, 9
 )
 
 type key = v1alpha1.ComparedValue
 
-// Level returns the median of the first rounds of a session; 0 if there is none, because messages were lost or nothing was measured.
+// Level returns the median of a session's first rounds; 0: a message was lost, or nothing measured.
 func Level(rounds []stats.Observation) int64 {
 	values := make([]int64, 0, LaterRounds)
 	for _, r := range rounds[:min(len(rounds), LaterRounds)] {
@@ -63,10 +63,10 @@ func levelOf(s v1alpha1.MeasuredSession, of key) int64 {
 	return 0
 }
 
-// Extend returns a reference with an accepted measurement. A second session of a boot adds nothing: it does not show another boot. With
-// a peer that is not among the last two, the reference with the peer that was accepted longer ago is forgotten, except for the oldest
-// session: it is the anchor that keeps small regressions from adding up while peers are replaced. If the gate leaves out the
-// warm-up, a session keeps as many rounds after it, and replaces those that have only the warm-up.
+// Extend returns a reference with an accepted measurement. A second session of a boot adds nothing.
+// With a third peer, the one accepted longest ago is forgotten, but not the oldest session: this
+// anchor keeps small regressions from adding up while peers are replaced. A gate that leaves out
+// the warm-up keeps as many rounds after it, and replaces sessions that have only the warm-up.
 func Extend(reference []v1alpha1.ReferenceSession, s v1alpha1.ReferenceSession, g *v1alpha1.LatencyGateStatus) []v1alpha1.ReferenceSession {
 	warm := WarmUp(g) != ""
 	if warm {
@@ -116,9 +116,9 @@ func Peers(reference []v1alpha1.ReferenceSession) []string {
 	return peers
 }
 
-// Remember adds the levels of a measurement, whatever its outcome was. Another look at a boot is added
-// only if it was the first to be accepted: later sessions are compared with it. The oldest session is kept
-// as long as the reference, so that what made all nodes slower is not forgotten with time.
+// Remember adds the levels of a measurement, whatever its outcome. Another look at a boot is added
+// only if it is the first accepted one. The oldest session stays as long as the reference, so that
+// what made all nodes slower is not forgotten with time.
 func Remember(recent []v1alpha1.MeasuredSession, s v1alpha1.MeasuredSession) []v1alpha1.MeasuredSession {
 	if slices.ContainsFunc(recent, func(r v1alpha1.MeasuredSession) bool {
 		sameBoot := r.Peer == s.Peer && r.BootID == s.BootID && len(identity.Changes(r.Identity, s.Identity)) == 0
@@ -190,7 +190,7 @@ type Reference struct {
 // For returns the reference of a node for a measurement of a boot with a peer.
 func For(v *v1alpha1.LatencyVerificationStatus, g *v1alpha1.LatencyGateStatus, bootID, peer string) Reference {
 	r := Reference{Spread: map[key]v1alpha1.SessionSpread{}, warmUp: WarmUp(g), own: map[key][]float64{}}
-	// An earlier measurement of this boot says nothing about how much boots differ: a Fail that is measured again would excuse itself.
+	// An earlier measurement of this boot says nothing of boots: a Fail would excuse itself.
 	boots := successive(slices.DeleteFunc(slices.Clone(v.Recent), func(s v1alpha1.MeasuredSession) bool { return s.BootID == bootID }))
 	group := groupOf(v)
 	for _, s := range g.Spread {
@@ -200,7 +200,7 @@ func For(v *v1alpha1.LatencyVerificationStatus, g *v1alpha1.LatencyGateStatus, b
 	}
 	r.Sessions = with(v.Reference, peer)
 	if r.SamePeer = len(r.Sessions) > 0; !r.SamePeer && len(v.Reference) > 0 {
-		// A pair of nodes differs from another pair, so that neither a Pass nor a Fail will be final.
+		// Pairs of nodes differ: neither Pass nor Fail will be final.
 		r.Sessions = with(v.Reference, Peers(v.Reference)[0])
 	}
 	if settled := slices.DeleteFunc(slices.Clone(r.Sessions), onlyWarmUp); r.warmUp != "" && len(settled) > 0 {
@@ -209,7 +209,7 @@ func For(v *v1alpha1.LatencyVerificationStatus, g *v1alpha1.LatencyGateStatus, b
 	return r
 }
 
-// Of returns the pooled rounds of a compared value, nil if no session has it, and what is known of the difference between sessions.
+// Of returns the pooled rounds of a value, nil if no session has it, and how sessions differ.
 func (r Reference) Of(value v1alpha1.ComparedValue) ([]stats.Observation, stats.Between) {
 	spread := r.Spread[value]
 	b := stats.Between{SD: spread.Deviation.Value(), Differences: int(spread.Differences), Share: 1}
@@ -254,8 +254,8 @@ func (r Reference) Status(peer string, session []v1alpha1.ValueRounds) *v1alpha1
 	return out
 }
 
-// Drifted says by how much a session with a peer is slower than the oldest accepted session, if that is with another peer than those
-// with which it is compared, and if it is more than the tolerance; empty otherwise.
+// Drifted says by how much more than the tolerance a session is slower than the oldest accepted
+// one, if that is with a peer other than those with which it is compared; otherwise empty.
 func Drifted(reference []v1alpha1.ReferenceSession, peer string, session []v1alpha1.ValueRounds, tolerances Tolerances) string {
 	if len(reference) == 0 || reference[0].Peer == peer || len(with(reference, peer)) == 0 && Peers(reference)[0] == reference[0].Peer {
 		return ""
@@ -274,7 +274,7 @@ func Drifted(reference []v1alpha1.ReferenceSession, peer string, session []v1alp
 	return ""
 }
 
-// Provisional returns why a Pass of a session in comparison with the reference is no promise; empty if it is one.
+// Provisional returns why a Pass of a session is no promise; empty if it is one.
 func (r Reference) Provisional(session []v1alpha1.ValueRounds) string {
 	nodes, differences, without := int32(0), 0, 0
 	if len(r.Spread) > 0 {

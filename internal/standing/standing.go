@@ -66,7 +66,7 @@ func Passed(v *v1alpha1.Verdict) metav1.Condition {
 	return v1alpha1.Condition(v1alpha1.ConditionPassed, status, reason, v.Message)
 }
 
-// inconclusive returns the reason of the first inconclusive rule if it applies to the whole benchmark.
+// inconclusive returns the first inconclusive rule's reason if it applies to the whole benchmark.
 func inconclusive(v *v1alpha1.Verdict) string {
 	whole := []string{
 		v1alpha1.ReasonBenchmarkFailed, v1alpha1.ReasonResultsMissing, v1alpha1.ReasonRuleInvalid,
@@ -89,7 +89,6 @@ func OfBenchmark(b *v1alpha1.LatencyBenchmark) Standing {
 	case passed != nil && passed.Reason != v1alpha1.ReasonNotJudged:
 		// A matrix may have this verdict before it is finished: it fails when its first pair fails.
 	case b.Spec.Suspend && !b.Finished(), refused(b):
-		// It does not change without a user's action.
 		return Standing{Reason: v1alpha1.ReasonNotJudged, Message: summary.Standing(b)}
 	case passed == nil && b.Finished():
 		return Standing{Open: true, Reason: v1alpha1.ReasonNotJudged, Message: "all runs are measured, but the rules are not evaluated yet"}
@@ -112,8 +111,8 @@ func OfBenchmark(b *v1alpha1.LatencyBenchmark) Standing {
 var unsettled = map[string]bool{v1alpha1.ReasonDevicesWithheld: true, v1alpha1.ReasonTemplateTooLong: true, v1alpha1.ReasonRuleUndecidable: true}
 
 // OfGate returns a LatencyGate's standing, from Passed. Without a user, inconclusive nodes do not
-// change, nor those that wait while it is suspended, that cannot be measured, or that belong to
-// another. More unverified nodes than maxUnverified are no Fail: they may pass.
+// change, nor those that cannot be measured, are another's, or wait while it is suspended. More
+// unverified nodes than maxUnverified are no Fail: they may pass.
 func OfGate(g *v1alpha1.LatencyGate) Standing {
 	passed := current(g, g.Status.Conditions, v1alpha1.ConditionPassed)
 	operational := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionOperational)
@@ -166,7 +165,6 @@ func OfVerification(v *v1alpha1.LatencyVerification) Standing {
 	return s
 }
 
-// notPassed returns lines of rules that did not pass, with messages the verdict's lacks.
 func notPassed(v *v1alpha1.Verdict) []string {
 	if v == nil {
 		return nil

@@ -2,15 +2,15 @@ package stats
 
 import "math"
 
-// Between is what is known of how sessions of a node, such as boots, differ, when a candidate is
-// compared with several. It widens the ratio's interval: rounds do not show another boot.
+// Between is how sessions of a node, such as boots, differ. It widens the interval of a ratio to
+// several sessions: rounds do not show another boot.
 type Between struct {
 	SD          float64 // between sessions of all nodes, in logarithms, from Differences
 	Differences int
 	Own         []float64 // its earlier differences: one that differs more is judged by them
 	Step        float64   // the relative width of the ranges in which values are known
-	// Sessions is their number, Share the part of the variance between sessions that their pooled
-	// rounds keep; 0: none, all rounds are of one session.
+	// Sessions is their number, Share the part of their variance that pooled rounds keep; 0: none,
+	// all rounds are of one session.
 	Sessions int
 	Share    float64
 	Doubt    bool // too little is known of how sessions differ for a promise
@@ -20,10 +20,10 @@ const (
 	// assumedShare is the assumed SD in parts of the tolerance, with assumedWeight.
 	assumedShare, assumedWeight = 4, 6
 	efficiency                  = 0.25 // independent differences that a successive one is worth
-	// gateWeight weighs the gate's SD against own differences, of which each counts as mostOwn SDs at most.
+	// gateWeight weighs the gate's SD against own differences, each of at most mostOwn SDs.
 	gateWeight, mostOwn = 1, 8
-	// inDoubt is the least SD that a Fail assumes in doubt, in parts of the tolerance as a logarithm: with it, at most 0.5 % of
-	// unchanged sessions fail, if sessions differ by no more than the tolerance.
+	// inDoubt is the least SD of a Fail in doubt, in parts of the tolerance as a logarithm: then at
+	// most 0.5 % of unchanged sessions fail, if sessions differ by no more than the tolerance.
 	inDoubt = 0.82
 )
 
@@ -49,7 +49,7 @@ func (b Between) Half(t Tolerance, eachSide OneIn) float64 {
 	return QuantileT(eachSide, degrees) * sigma * math.Sqrt(b.Share)
 }
 
-// HalfToFail returns the half width beyond which a result fails: in doubt, a Fail must hold for noisy sessions, too.
+// HalfToFail returns the half width beyond which a result fails: in doubt, as for noisy sessions.
 func (b Between) HalfToFail(t Tolerance, eachSide OneIn) float64 {
 	sigma, degrees := b.Sigma(t)
 	if b.Doubt {
@@ -58,8 +58,8 @@ func (b Between) HalfToFail(t Tolerance, eachSide OneIn) float64 {
 	return QuantileT(eachSide, degrees) * sigma * math.Sqrt(b.Share)
 }
 
-// Widen returns bounds farther from the estimate by a factor, and by a half width in quadrature,
-// because the causes are independent. Both are of natural logarithms.
+// Widen returns bounds widened by a factor, and by a half width in quadrature, because the causes
+// are independent. Both are of natural logarithms.
 func (b Bounds) Widen(factor, half float64) Bounds {
 	if factor == 1 && half == 0 || b.Estimate == 0 || math.IsInf(b.Estimate, 0) || math.IsNaN(b.Estimate) {
 		return b

@@ -7,10 +7,10 @@ import (
 )
 
 // A comparison has one observation per round, a complete run with new pods: rounds, not samples,
-// are independent. Counting decides: of all pairs of candidate and baseline rounds, how many are
-// beyond the limit? If the true value were just beyond it, few pairs would be within it, and the
-// exact Mann-Whitney distribution gives the largest count too small to be chance. That equals
-// comparing the ratio's bounds with the limit, in integers: a value at the limit is within it.
+// are independent. Counting decides: how many of all pairs of candidate and baseline rounds are
+// beyond the limit? The exact Mann-Whitney distribution gives the largest count too small to be
+// chance. That equals comparing the ratio's bounds with the limit, in integers: at the limit is
+// within it.
 
 const Infinite = math.MaxInt64 // a lost message's percentile: slower than anything measured
 
@@ -41,9 +41,9 @@ func Within(low, value, high int64) Observation {
 	return Observation{value, min(low, value), max(high, value)}
 }
 
-// Observe returns a percentile of samples, lost messages, and unknown latencies: from the bucket
-// that has it if those are all below the samples, to the one if they are above, which is its value;
-// Infinite for a message without a sample. It does not check whether there are enough samples.
+// Observe returns a percentile of samples, lost messages and unknown latencies. Its range is from
+// the bucket with the latter below all samples to the one with them above, its value; Infinite for
+// a message without a sample. It does not check whether there are enough samples.
 func (p Percentile) Observe(buckets []Bucket, lost, unknown int64) Observation {
 	rank := p.rank(Count(buckets) + lost + unknown)
 	// All other output reports the value of the upper bucket, too.
@@ -89,10 +89,10 @@ func (t Tolerance) Below() Factor { return Factor{whole - int64(t), whole} }
 // reported value is then, with 95 % confidence, 0.81 to 1.22 times the nominal one.
 const beyondToGate = 100
 
-// NeedsToGate returns the fewest samples to judge a percentile against a tolerance, or an absolute
-// limit. With x samples beyond it, the true share beyond has a relative standard error of
-// 1/sqrt(x), which must not exceed the tolerance: 100 samples for 10 % and less, 25 for 20 %, and
-// from 32 % the 10 without which none is reported.
+// NeedsToGate returns the fewest samples to judge a percentile against a tolerance or an absolute
+// limit. With x samples beyond it, the true share has a relative standard error of 1/sqrt(x), at
+// most the tolerance: 100 samples up to 10 %, 25 for 20 %, from 32 % the 10 without which none is
+// reported.
 func (p Percentile) NeedsToGate(t Tolerance) int64 {
 	if t <= whole/10 {
 		return p.needs(beyondToGate)
@@ -101,13 +101,12 @@ func (p Percentile) NeedsToGate(t Tolerance) int64 {
 	return p.needs(max(beyond, samplesBeyond))
 }
 
-// Tally is the result of a number of comparisons with a limit: how many are worse than it.
-//
-// Equal to the limit is within it: ties never fail, and pass only if the limit itself is allowed.
-// Differences that rounding may hide are possible in either direction.
+// Tally counts comparisons that are worse than a limit. Equal to it is within it: ties never fail,
+// and pass only if the limit itself is allowed. Differences that rounding may hide are possible
+// both ways.
 type Tally struct {
-	// All is the number of comparisons. Surely is how many are worse than the limit whatever the rounding hides, and Possibly,
-	// which includes these, is how many may be worse.
+	// Of All comparisons, Surely are worse whatever rounding hides, and Possibly, with these, may
+	// be.
 	All, Surely, Possibly int
 }
 
@@ -166,7 +165,7 @@ func TallyLevelBelow(rounds []Observation, limit int64) Tally {
 }
 
 // ExcessAbove returns by how much, at most, the share of candidate rounds beyond limit times any
-// value exceeds that of baseline rounds beyond the value, times both numbers of rounds. It bounds
+// value exceeds the share of baseline rounds beyond it, times both numbers of rounds. It bounds
 // slow rounds that the median hides. What rounding hides counts against the candidate.
 func ExcessAbove(baseline, candidate []Observation, limit Factor) int {
 	return excess(baseline, candidate, func(c, b Observation) bool { return more(c.High, limit.Den, b.Low, limit.Num) },
@@ -301,7 +300,6 @@ func (s *spread) widen(lowest, highest float64) {
 	s.lowest, s.highest = append(s.lowest, lowest), append(s.highest, highest)
 }
 
-// bounds returns the bounds of the comparisons; none is the value of a missing lower bound.
 func (s *spread) bounds(none float64, kLower, kUpper int) Bounds {
 	n := len(s.value)
 	out := Bounds{Estimate: math.NaN(), Lowest: none, Highest: math.Inf(1), Lower: none, Upper: math.Inf(1)}

@@ -23,19 +23,18 @@ func FormatLatency(ns int64) string {
 	return fmt.Sprintf("%d.%02ds", hundredths/100, hundredths%100)
 }
 
-// Micros formats a latency in nanoseconds in microseconds with two decimals, for a column of one unit.
+// Micros formats nanoseconds in microseconds with two decimals, for a column of one unit.
 func Micros(ns int64) string {
 	hundredths := roundTo(ns, 10)
 	return fmt.Sprintf("%d.%02d", hundredths/100, hundredths%100)
 }
 
-// FormatBitRate formats a bit rate for people, in the appropriate decimal unit: 940Mb/s, 9.41Gb/s.
+// FormatBitRate formats a bit rate in the appropriate decimal unit: 940Mb/s, 9.41Gb/s.
 func FormatBitRate(bitsPerSecond int64) string {
 	for _, u := range []struct {
 		name string
 		bits int64
 	}{{"b/s", 1}, {"kb/s", 1_000}, {"Mb/s", 1_000_000}} {
-		// The unit is chosen after rounding, as with latencies.
 		if whole := roundTo(bitsPerSecond, u.bits); whole < 1_000 {
 			return fmt.Sprintf("%d%s", whole, u.name)
 		}
@@ -44,7 +43,6 @@ func FormatBitRate(bitsPerSecond int64) string {
 	return fmt.Sprintf("%d.%02dGb/s", hundredths/100, hundredths%100)
 }
 
-// roundTo returns the number of units in ns, with halves rounded up.
 func roundTo(ns, unit int64) int64 {
 	n := ns / unit
 	if ns%unit >= unit-unit/2 {

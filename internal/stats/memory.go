@@ -2,10 +2,10 @@ package stats
 
 import "math"
 
-// Memory estimates the correlation of successive rounds from several series' ranks in time (von
-// Neumann's ratio, 2 if independent), and the factor, at least 1, by which it makes the interval of
-// n rounds too narrow. It is 0 below 6 rounds, and at most 1 - 4.5/n: few rounds show little, and
-// quiet ones need no second look for it.
+// Memory estimates the correlation of successive rounds from series' ranks in time (von Neumann's
+// ratio, 2 if independent), and the factor, at least 1, by which an interval of n rounds is too
+// narrow. It is 0 below 6 rounds, at most 1 - 4.5/n: few rounds show little, quiet ones need no
+// second look for it.
 func Memory(n int, series ...[]float64) (correlation, factor float64) {
 	var steps, spread float64
 	for _, s := range series {

@@ -17,8 +17,7 @@ func Mean(sum, count int64) int64 {
 	return mean
 }
 
-// StdDev returns the standard deviation (with n-1) of count samples with a sum and a sum of squares, rounded to the
-// nearest; 0 with fewer than two samples.
+// StdDev returns the standard deviation (with n-1) of samples, rounded to the nearest; 0 below two.
 func StdDev(sum int64, sumOfSquares float64, count int64) int64 {
 	if count < 2 {
 		return 0
@@ -33,8 +32,8 @@ func StdDev(sum int64, sumOfSquares float64, count int64) int64 {
 // HalfRTT halves nanoseconds, rounded down as sfnt-pingpong does. The order of values stays.
 func HalfRTT(rtt int64) int64 { return rtt / 2 }
 
-// Plausible returns an error if samples in these buckets, at least one, cannot have these extremes and sums. An extreme outside of lowest
-// and highest is of a sample that is in no bucket.
+// Plausible returns an error if samples in these buckets, at least one, cannot have these extremes
+// and sums. Extremes outside of lowest and highest are in no bucket.
 func Plausible(buckets []Bucket, smallest, largest, lowest, highest, sum int64, sumOfSquares float64) error {
 	first, last := buckets[0], buckets[len(buckets)-1]
 	if smallest >= lowest && (smallest < first.Low || smallest > first.High) {

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// OneIn is a probability of error as one in N, at least 2: 40 is 2.5 %. All of this package are
-// exact fractions of this form: 4 rounds against 4 can decide at one in 40, 3 against 3 cannot.
+// OneIn is a probability of error as one in N, at least 2: 40 is 2.5 %. All here are exact
+// fractions: 4 rounds against 4 can decide at one in 40, 3 against 3 cannot.
 type OneIn int64
 
 // EachSide is the error of each bound of a shown interval, and of each verdict: both together are
@@ -18,9 +18,8 @@ const EachSide OneIn = 40
 // Among returns each comparison's probability that limits all together to a (Bonferroni).
 func (a OneIn) Among(comparisons int) OneIn { return a * OneIn(max(comparisons, 1)) }
 
-// Hochberg returns the significance (one in N) at which comparisons differ so that EachSide bounds
-// any wrong one, 0 if none does, and that of all together: the r-th from the end needs r times
-// EachSide, and then all as significant differ.
+// Hochberg returns the significance at which comparisons differ so that EachSide bounds any wrong
+// one, 0 if none does, and that of all together: the r-th from the end needs r times EachSide.
 func Hochberg(all []OneIn) (at, together OneIn) {
 	sorted := slices.Sorted(slices.Values(all))
 	for i, one := range slices.Backward(sorted) {

@@ -1,8 +1,7 @@
 // Package stats computes what is reported of latency distributions. It is pure.
 //
-// A percentile here is a nearest-rank percentile: the smallest value that at least that share of the samples does not exceed.
-// Shares are ratios of integers, so that no floating-point error can move a rank: 99.9 % of 1000 samples is rank 999, and
-// rounding up 0.999*1000 need not give that.
+// A percentile is by nearest rank: the smallest value that at least that share of samples does not
+// exceed. Shares are ratios of integers, so that 99.9 % of 1000 samples is surely rank 999.
 package stats
 
 import (
@@ -56,7 +55,6 @@ const samplesBeyond = 10
 // Needs returns the smallest number of samples with which a percentile is eligible.
 func (p Percentile) Needs() int64 { return p.needs(samplesBeyond) }
 
-// needs returns the smallest number of samples with at least beyond samples beyond the percentile.
 func (p Percentile) needs(beyond int64) int64 {
 	share := p.Den - p.Num
 	return (beyond*p.Den + share - 1) / share

@@ -28,15 +28,14 @@ func Label(c v1alpha1.CellResult) string {
 	return c.Variant + " " + c.Name
 }
 
-// cell is a line of the results, with the data for a comparison with another cell.
 type cell struct {
 	v1alpha1.CellResult
 	// rounds has percentiles with enough samples in every round, of the full round trip.
 	rounds map[v1alpha1.Percentile][]stats.Observation
 }
 
-// summarizeCell combines one cell of all runs of a variant: a line for what the clients measured, and one for what the servers
-// captured. A line that no run has is absent.
+// summarizeCell combines a cell's runs of a variant: a line for what the clients measured, and one
+// for what the servers captured, if any run has it.
 func summarizeCell(latencyType v1alpha1.LatencyType, variant string, of *rounds.Cell) []cell {
 	measured := v1alpha1.ResultLatencyType(latencyType)
 	if of.Stream {
@@ -191,7 +190,6 @@ func ownStatistics(line *cell, each []rounds.Round, shown func(int64) int64) {
 	}
 }
 
-// decade returns the largest power of ten that is not above a number of nanoseconds.
 func decade(ns int64) int64 {
 	power := int64(1)
 	for power <= ns/10 {

@@ -175,7 +175,6 @@ func warnings(c *rounds.Collection, results []v1alpha1.CellResult) []v1alpha1.Wa
 	return all
 }
 
-// messagesLost states how many were lost and, with percentiles, how they count.
 func messagesLost(r v1alpha1.CellResult) string {
 	if r.LatencyType == "" {
 		return fmt.Sprintf("%d messages were lost", r.Lost)

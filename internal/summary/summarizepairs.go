@@ -137,7 +137,6 @@ func cellOfPairs(pairs []PairResult) v1alpha1.MatrixCell {
 	return line
 }
 
-// spreadOfPairs returns the spread of a percentile over the pairs; nil if no pair has it.
 func spreadOfPairs(pairs []PairResult, p v1alpha1.Percentile) *v1alpha1.PairsLatency {
 	var all []int64
 	highest, benchmark := int64(-1), ""

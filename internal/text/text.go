@@ -16,7 +16,7 @@ import (
 
 const mark = "…"
 
-// controls replaces characters that control a terminal, reorder others or are invisible, but tabs and line ends.
+// controls replaces what controls a terminal, reorders or is invisible, but tabs and line ends.
 var controls = func() *strings.Replacer {
 	var all []string
 	for c := range rune(0xa0) {
@@ -116,7 +116,6 @@ func List(items []string, limit int, separator string) string {
 	return strings.Join(First(items, limit), separator)
 }
 
-// start returns the characters that fit into the first bytes of a text.
 func start(s string, bytes int) string { return strings.ToValidUTF8(s[:max(bytes, 0)], "") }
 
 // Line returns a message of another component as one line, without control characters.
@@ -126,13 +125,13 @@ func Line(s string) string {
 	}), " ")
 }
 
-// filler stands for the second place that a wide character takes on a terminal. No text contains this noncharacter.
+// filler stands for the second place of a wide character. No text contains this noncharacter.
 const filler = "\uffff"
 
 // Columns aligns cells that tabs end. A tabwriter counts characters: wide ones get a filler.
 type Columns struct{ aligned *tabwriter.Writer }
 
-// NewColumns returns a writer of columns with flags of a tabwriter. It writes to w when it is flushed.
+// NewColumns returns a writer of columns with a tabwriter's flags, to w when it is flushed.
 func NewColumns(w io.Writer, flags uint) Columns {
 	return Columns{tabwriter.NewWriter(unfilled{w}, 0, 0, 2, ' ', flags)}
 }

@@ -23,10 +23,11 @@ type Base struct {
 	IPv4Only bool
 	// NotAtRate are the architectures, as of nodes, on which it sends at no rate.
 	NotAtRate []string
-	// RawFiles: the client writes samples to Target.Scratch. Other pods have no volume, because a
-	// kubelet starts a container without volumes 300 ms sooner.
+	// RawFiles: the client writes samples to Target.Scratch. Others have no volume: a kubelet
+	// starts such containers 300 ms sooner.
 	RawFiles bool
-	// InEveryImage: each bench image has it. Forks: its server's processes fork, so that the main thread does not measure.
+	// InEveryImage: each bench image has it. Forks: its server forks, whose main thread does not
+	// measure.
 	InEveryImage, Forks bool
 	// FewAnswers: most messages get no answer, so that packets cannot be matched.
 	FewAnswers bool
@@ -34,15 +35,15 @@ type Base struct {
 	Opaque bool
 	// TellsSent: its figure FigureSent counts all messages, those of the warm-up, too.
 	TellsSent bool
-	// EndsStack: its client does not close the connection first, so that no stack of Onload outlives it.
+	// EndsStack: its client does not close first, so that no stack of Onload outlives it.
 	EndsStack bool
 	// Preamble is how many bytes precede its first TCP message.
 	Preamble int
-	// Beside is how many messages it sends beside those of a rate, BeforeLarge at most of one byte before messages that need several packets.
+	// Beside is how many messages it sends beside those of a rate, BeforeLarge how many of one
+	// byte, at most, before messages that need several packets.
 	Beside, BeforeLarge int64
 }
 
-// mostRate is the highest rate of a spec.
 const mostRate = 10_000_000
 
 func (b Base) Name() v1alpha1.Tool { return b.Tool }

@@ -39,7 +39,7 @@ func (c Clocks) CheckSteady(tool string, ran time.Duration) error {
 	if c.Raw == 0 || ran == 0 || (ran-c.Raw).Abs() <= share(c.Raw, steady)+reading {
 		return nil
 	}
-	// A container may not ask the kernel (adjtimex) whether a rate is corrected for a time or for good.
+	// A container may not ask the kernel (adjtimex) how a rate is corrected.
 	return Fail(v1alpha1.OutcomeClockWrong, "%s ran for %s, but the clock by which it measures advanced by %s, by %+.0f ppm: it was set or slewed, or NTP corrects "+
 		"its rate for good, because the kernel calibrated its counter wrongly when it booted; measure when NTP has synchronized the node's clock, and if the difference "+
 		"stays the same (adjtimex and chronyc tracking show it), boot the node again, or use pinger, which measures by the clock that is not corrected",

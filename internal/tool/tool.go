@@ -1,6 +1,6 @@
-// Package tool defines the measuring tools and their drivers. A Driver is pure: it builds the command lines of the two ends for one cell,
-// and reads the output of the client. All latencies that leave this package are round-trip times in nanoseconds, whatever the tool
-// prints.
+// Package tool defines the measuring tools and their drivers. A Driver is pure: it builds the
+// command lines of a cell's two ends, and reads the client's output. All latencies that leave this
+// package are round-trip times in nanoseconds, whatever the tool prints.
 package tool
 
 import (
@@ -26,9 +26,8 @@ type Cell struct {
 	// Muxer is the system call with which both ends wait for a socket; empty: none, they call recv.
 	Muxer v1alpha1.Muxer `json:"muxer,omitempty"`
 	// MulticastGroup is the group of a cell with protocol Multicast; empty: the tool's own choice.
-	MulticastGroup string `json:"multicastGroup,omitempty"`
-	// Duration is the measuring time after the warm-up.
-	Duration time.Duration `json:"duration"`
+	MulticastGroup string        `json:"multicastGroup,omitempty"`
+	Duration       time.Duration `json:"duration"`
 	// Warmup is the time whose samples do not count.
 	Warmup time.Duration `json:"warmup"`
 	// LossAfter is the time after which a datagram without an answer is lost; 0: the tool's own.
@@ -60,15 +59,14 @@ type Target struct {
 	Port    int
 	// LocalAddress is the client's own on the measured network. See Command.Routed.
 	LocalAddress string
-	// Interface is the end's own that carries the messages.
-	Interface string
+	Interface    string
 	// CPUs are the CPUs on which the tool may run at this end, as many as Driver.CPUs asked for.
 	CPUs []int
 	// ServerCPU is the server's; only the client has it, which some tools tell.
 	ServerCPU int
 	// Scratch is an empty writable folder, for a client with RawFiles.
 	Scratch string
-	// Key, of 32 hexadecimal digits, is known only to the two ends of this attempt, for tools that authenticate.
+	// Key, of 32 hexadecimal digits, is known only to the attempt's two ends, for authentication.
 	Key string
 }
 
@@ -140,7 +138,6 @@ const (
 
 // Own has a tool's own statistics of round trips, in ns. 0: not reported.
 type Own struct {
-	// Count is the number of round trips.
 	Count int64 `json:"count"`
 	// MeanNs is exact when the tool reports the rate.
 	MeanNs   float64 `json:"meanNs"`
@@ -223,8 +220,8 @@ type Attribution struct {
 
 // Outlier is one slow sample.
 type Outlier struct {
-	// AtNs is when its message was or, at a rate, should have been sent, in ns from the start of the measurement, and RTTNs its round
-	// trip from that time on.
+	// AtNs is when its message was or, at a rate, should have been sent, in ns from the
+	// measurement's start, and RTTNs its round trip from then.
 	AtNs  int64 `json:"atNs"`
 	RTTNs int64 `json:"rttNs"`
 	// Samples is how many examined samples this one represents: at a rate a stall delays many, and
@@ -284,7 +281,7 @@ type Sums struct {
 	SumOfSquaresNs2 float64
 }
 
-// FigureSent is the name of the number of messages that a tool sent, of all if its driver says so (Base.TellsSent).
+// FigureSent names the number of messages that a tool sent, of all with Base.TellsSent.
 const FigureSent = "sent"
 
 type Figure struct {
@@ -314,9 +311,8 @@ type Driver interface {
 	CPUs(c Cell) int
 	// Parse reads a finished client's output and calls record for every sample that counts, in the
 	// order of measurement or, of a histogram, ascending: the round trip in ns, and the number of
-	// samples with it. It returns a *Failure when the measurement is not valid; samples recorded
-	// before must be dropped. With StartIntended it calls actual with the round trips from each
-	// send, in any order.
+	// samples with it. A *Failure says that the measurement is not valid: drop what was recorded.
+	// With StartIntended it calls actual with the round trips from each send, in any order.
 	Parse(c Cell, out Output, record, actual func(rtt, count int64)) (Measurement, error)
 }
 
@@ -328,14 +324,13 @@ func CPUsOf(d Driver, c Cell, role string) int {
 	return d.CPUs(c)
 }
 
-// Unnumbered reports whether a tool's ping-pong takes, or may take, any answer for that to its last message.
+// Unnumbered reports whether a tool's ping-pong may take any answer for that to its last message.
 func Unnumbered(t v1alpha1.Tool) bool {
 	return t == v1alpha1.ToolSfntPingpong || t == v1alpha1.ToolNetperf || t == v1alpha1.ToolCustom
 }
 
 // Failure is the error of a run without a valid measurement.
 type Failure struct {
-	// Reason is the outcome of the run.
 	Reason string
 	// Message states in one line what happened and, where it is known, the remedy.
 	Message string

@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	// maxBenchmarkName is the 57 characters of the names of a benchmark and a variant together, minus the 16 of a gate's variant.
+	// maxBenchmarkName is 57, for benchmark and variant together, minus the 16 of a gate's variant.
 	maxBenchmarkName = 41
 	maxLabel         = 63
 	keyNode          = "node" // the key of the evidence that names the node; see internal/result
 )
 
-// ObjectName returns the name of an object of a node in the gate's namespace. It has no dots, which would lead to unexpected host
-// names of pods. Two nodes may have the same name before the suffix.
+// ObjectName returns the name of a node's object, without dots, which would lead to odd host names
+// of pods. Two nodes may have the same name before the suffix.
 func ObjectName(gate, node, suffix string, limit int) string {
 	name := v1alpha1.Shortened(gate+"-"+node, limit-len(suffix))
 	return strings.ReplaceAll(name, ".", "-") + suffix
@@ -58,8 +58,8 @@ func OwnedBy(v *v1alpha1.LatencyVerification) metav1.OwnerReference {
 	return *metav1.NewControllerRef(v, v1alpha1.GroupVersion.WithKind("LatencyVerification"))
 }
 
-// Benchmark returns the benchmark that measures a node with a peer. The first session of a reference has twice as many rounds: it limits
-// what later ones can show. If the gate leaves out a warm-up, a session has as many rounds more.
+// Benchmark returns the benchmark of a node and a peer. The first session of a reference limits
+// what later ones can show: it has twice the rounds. A left-out warm-up adds as many rounds.
 func Benchmark(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, peer string, number int64) *v1alpha1.LatencyBenchmark {
 	spec := gate.Spec.Template.DeepCopy().Benchmark()
 	spec.Placement.Client = spec.Placement.Client.On(v1alpha1.NodeSelection{NodeName: v.Spec.NodeName})
@@ -130,7 +130,7 @@ func podsOf(gate *v1alpha1.LatencyGate) *v1alpha1.PodSettings {
 
 var ofGate = corev1.Toleration{Key: v1alpha1.NodeTaintUnverified, Operator: corev1.TolerationOpExists}
 
-// rulesOf leaves out the rules that compare with an accepted result while there is none; it returns nil if no rule remains.
+// rulesOf leaves out rules that compare with a missing accepted result; nil if no rule remains.
 func rulesOf(gate string, c *v1alpha1.Criteria, accepted *v1alpha1.AcceptedResult, peer string) *v1alpha1.Criteria {
 	if !c.Against(v1alpha1.BaselineGate) {
 		return c
@@ -138,7 +138,7 @@ func rulesOf(gate string, c *v1alpha1.Criteria, accepted *v1alpha1.AcceptedResul
 	if accepted != nil {
 		c.Baseline = &v1alpha1.Baseline{Type: v1alpha1.BaselineGate, Gate: &v1alpha1.ObjectName{Name: gate}}
 		if accepted.Peer != peer && !slices.Contains(c.IgnoreDifferences, keyNode) {
-			// The client's node is the same, by its name, so that only the peer's node can differ.
+			// Only the peer's node can differ.
 			c.IgnoreDifferences = append(c.IgnoreDifferences, keyNode)
 		}
 		return c

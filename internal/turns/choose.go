@@ -33,23 +33,22 @@ type End struct {
 // Choice is what a gate does now.
 type Choice struct {
 	Starts []Start
-	// Due are the nodes that are due by the schedule, with the peers that have room for them: they
-	// become unverified now. Unplaced are the due nodes without room for their own pod or a peer's.
+	// Due are the nodes that become unverified by the schedule now, with peers that have room.
+	// Unplaced lack room for their own pod or a peer's.
 	Due      []Start
 	Unplaced map[string]string
-	// Ended are the turns that end before a measurement: the nodes are given back as they were. Alone
-	// are nodes that failed with one peer, and for which there is no other any more.
+	// Ended are the turns that end before a measurement, with the nodes as they were. Alone are
+	// nodes that failed with one peer and have no other any more.
 	Ended, Alone []End
-	// Waiting is the reason why an unverified node is not measured yet, by the name of the node.
-	Waiting map[string]string
-	// Unmeasurable are those that need a user, Overlong those that waited longer than WaitLimit.
+	Waiting      map[string]string
+	// Unmeasurable need a user; Overlong waited longer than WaitLimit.
 	Unmeasurable, Overlong []string
 	Overdue                int // not measured in the schedule's last interval or window
 	// Again is the time until a node that rests, or had no room, may be measured; or zero.
 	Again time.Duration
 }
 
-// Place is a node and a pod's role without room there, Shortage why, since when, and until when the gate does not look again.
+// Place is a node and a role without room there; Shortage is why, since when, and until when.
 type (
 	Place    struct{ Node, Role string }
 	Shortage struct {
@@ -62,11 +61,10 @@ const WaitLimit = 30 * time.Minute // of a node, but for its turn, until Operati
 
 const turnLimit = 5 * time.Minute // of a node in its turn for its marks, its peer and its slot
 
-// obstacle is why a node cannot be measured, or be a peer; without a message there is none.
 type obstacle struct {
 	message string
-	// lasting is true if only a user can remove it, turn if it ends when others have been measured, and
-	// brief if it ends within a moment. alone is true if there is no peer.
+	// lasting: only a user can remove it; turn: it ends when others were measured; brief: it ends
+	// within a moment; alone: there is no peer.
 	lasting, turn, brief, alone bool
 }
 
@@ -79,8 +77,8 @@ type chooser struct {
 	held, lent int
 }
 
-// Choose gives the free slots to the nodes that have waited longest, each with a peer. Nodes that are
-// due by the schedule get only the slots that no other node waits for. It is deterministic.
+// Choose gives the free slots to the nodes that have waited longest. Nodes that are due by the
+// schedule get only slots that no other node waits for. It is deterministic.
 func (s *Snapshot) Choose(shortages map[Place]Shortage) Choice {
 	c := chooser{Snapshot: s, peers: findPeers(s), Choice: Choice{Waiting: map[string]string{}, Unplaced: map[string]string{}}}
 	outdated := s.outdated(s.Schedule.Fired)
@@ -114,7 +112,6 @@ func (s *Snapshot) Choose(shortages map[Place]Shortage) Choice {
 	return c.Choice
 }
 
-// start gives free slots to unverified nodes, and ends turns that cannot lead to a measurement.
 func (c *chooser) start(free int) {
 	var waiting []*v1alpha1.LatencyVerification
 	for _, v := range c.Verifications {
@@ -149,7 +146,6 @@ func (c *chooser) start(free int) {
 	}
 }
 
-// try gives a slot to an unverified node, or returns why it does not.
 func (c *chooser) try(v *v1alpha1.LatencyVerification, free int) obstacle {
 	name, last := v.Spec.NodeName, v.Status.StepFailure
 	if why := c.unfit(v); why.message != "" {
@@ -261,7 +257,6 @@ func (s *Snapshot) unfit(v *v1alpha1.LatencyVerification) obstacle {
 	return s.unusable(node, v1alpha1.RoleClient)
 }
 
-// unusable returns why the benchmark's pod with a role could not run on a node.
 func (s *Snapshot) unusable(node *corev1.Node, role string) obstacle {
 	switch {
 	case !preflight.NodeReady(*node):
@@ -305,7 +300,6 @@ func (p peers) withoutPeer(v *v1alpha1.LatencyVerification) obstacle {
 	return obstacle{message: "there is no other node to measure it with that is ready, free and not failed; add one, or change spec.template.spec.placement.server", lasting: true, alone: true}
 }
 
-// outdated returns the usable nodes last measured before a time of the schedule, oldest first.
 func (s *Snapshot) outdated(fired time.Time) []*v1alpha1.LatencyVerification {
 	if fired.IsZero() {
 		return nil
@@ -316,8 +310,8 @@ func (s *Snapshot) outdated(fired time.Time) []*v1alpha1.LatencyVerification {
 	})
 }
 
-// free returns the verified nodes that could be measured and are among the chosen ones. Another look at
-// a node that failed, or about which nothing could be concluded, would add to the error of the first.
+// free returns the verified nodes to be measured among the chosen ones. Another look at a failed or
+// inconclusive node would add to the error of the first.
 func (s *Snapshot) free(chosen func(*v1alpha1.LatencyVerification) bool) []*v1alpha1.LatencyVerification {
 	var all []*v1alpha1.LatencyVerification
 	for _, v := range s.Verifications {
@@ -332,12 +326,10 @@ func (s *Snapshot) free(chosen func(*v1alpha1.LatencyVerification) bool) []*v1al
 	return all
 }
 
-// lastMeasured returns the time from which the schedule counts.
 func lastMeasured(v *v1alpha1.LatencyVerification) time.Time {
 	return ptr.Deref(cmp.Or(v.Status.LastMeasurementTime, v.Status.LastTransitionTime), metav1.Time{}).Time
 }
 
-// peers holds the nodes with which others can be measured, each list in the order of names.
 type peers struct {
 	verified, others []string
 	busy             map[string]bool     // those measured and their peers, also the chosen ones

@@ -21,8 +21,8 @@ const maxSkew = time.Minute // of a time in the future; beyond, the node is meas
 type Schedule struct {
 	Status  *v1alpha1.ScheduleStatus // since when it counts; nil if there is none that does
 	Invalid string                   // the error in the schedule; empty if there is none
-	// Fired is when it was last due, and Before when it was due before that; zero if it was not, since
-	// the gate has it. Closed is true when the window of Fired has ended.
+	// Fired and Before are when it was last due, and due before that; zero if not since the gate
+	// has it. Closed: the window of Fired has ended.
 	Fired, Before time.Time
 	Closed        bool
 	Next          time.Duration // until it is next due, or its window ends; zero for never
@@ -63,7 +63,6 @@ func Consult(g *v1alpha1.LatencyGate, now time.Time) Schedule {
 	return s
 }
 
-// missed is the last time by which all nodes should have been measured.
 func (s Schedule) missed() time.Time {
 	if s.Closed {
 		return s.Fired
@@ -107,7 +106,7 @@ func (s *Schedule) count(all []*v1alpha1.LatencyVerification, now time.Time) {
 	var ends []end
 	known := ptr.Deref(s.Status.FruitlessTime, metav1.MicroTime{}).Time
 	for _, v := range all {
-		// What failed may be the node's own doing, so that it is held; when all nodes fail, the schedule must not hold them all.
+		// What failed may be the node's doing: it is held, unless all nodes fail.
 		failed := v.Status.State == v1alpha1.VerificationInconclusive && v.Status.Verified().Reason == v1alpha1.ReasonBenchmarkFailed
 		if last := v.Status.LastMeasurementTime; last != nil && (failed && last.After(known) || !failed && !last.Time.Before(known.Truncate(time.Second))) {
 			ends = append(ends, end{last.Time, !failed})
@@ -131,7 +130,7 @@ func (s *Schedule) count(all []*v1alpha1.LatencyVerification, now time.Time) {
 	}
 }
 
-// since returns from when the schedule counts: since the operator first saw it, or since the end of spec.suspend.
+// since returns from when the schedule counts: the operator first saw it, or spec.suspend ended.
 func since(g *v1alpha1.LatencyGate, now time.Time) *v1alpha1.ScheduleStatus {
 	before := g.Status.Schedule
 	if before != nil && before.Schedule == g.Spec.Schedule && before.TimeZone == g.Spec.TimeZone && !before.StartTime.After(now.Add(maxSkew)) {
@@ -140,7 +139,6 @@ func since(g *v1alpha1.LatencyGate, now time.Time) *v1alpha1.ScheduleStatus {
 	return &v1alpha1.ScheduleStatus{Schedule: g.Spec.Schedule, TimeZone: g.Spec.TimeZone, StartTime: metav1.Time{Time: now}}
 }
 
-// scheduleOf returns a gate's schedule and its time zone; the schedule is nil if the gate has none.
 func scheduleOf(spec v1alpha1.LatencyGateSpec) (cron.Schedule, *time.Location, error) {
 	if spec.Schedule == "" {
 		return nil, nil, nil
@@ -160,8 +158,8 @@ func scheduleOf(spec v1alpha1.LatencyGateSpec) (cron.Schedule, *time.Location, e
 	return wallClock{fields, zone}, zone, nil
 }
 
-// wallClock is a schedule by the clock on the wall of a time zone. A time that the clock skips in spring is due when it skips it,
-// and a time that it shows twice in autumn is due the first time, except in a schedule for every hour.
+// wallClock is a schedule by a time zone's clock. A time that it skips in spring is due at the
+// skip, one that it shows twice in autumn the first time, except in a schedule for every hour.
 type wallClock struct {
 	fields *cron.SpecSchedule
 	zone   *time.Location
@@ -169,7 +167,7 @@ type wallClock struct {
 
 const everyHour = 1 << 63 // the bit with which a SpecSchedule marks a field that is *
 
-// Next returns the first time after t at which the schedule is due; zero if there is none in five years.
+// Next returns the first time after t at which it is due; zero if there is none in five years.
 func (w wallClock) Next(t time.Time) time.Time {
 	t = t.In(w.zone)
 	if w.fields.Hour&everyHour != 0 {
@@ -185,13 +183,13 @@ func (w wallClock) Next(t time.Time) time.Time {
 	}
 }
 
-// wallOf returns what the clock shows at a time, as a time in UTC, which has neither summer nor winter.
+// wallOf returns what the clock shows, as a time in UTC, which has neither summer nor winter.
 func wallOf(t time.Time) time.Time {
 	year, month, day := t.Date()
 	return time.Date(year, month, day, t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
 }
 
-// instant returns the first time at which the clock shows wall or, if it skips that, the time at which it skips it.
+// instant returns the first time at which the clock shows wall, or else skips it.
 func (w wallClock) instant(wall time.Time) time.Time {
 	t := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), wall.Second(), wall.Nanosecond(), w.zone)
 	begin, end := t.ZoneBounds()
@@ -211,11 +209,11 @@ func (w wallClock) instant(wall time.Time) time.Time {
 	return t
 }
 
-// lastFired returns the last time, not after now, at which a schedule was due; zero if there was none in ten years.
+// lastFired returns the last time until now at which a schedule was due; zero if none in ten years.
 func lastFired(schedule cron.Schedule, now time.Time) time.Time {
 	const longest = 10 * 366 * 24 * time.Hour
 	for window := time.Minute; window <= longest; window *= 2 {
-		// Find the last time within the window; the previous window, half as long, had none.
+		// The previous window, half as long, had none.
 		last := schedule.Next(now.Add(-window))
 		if last.IsZero() || last.After(now) {
 			continue
@@ -230,7 +228,7 @@ func lastFired(schedule cron.Schedule, now time.Time) time.Time {
 
 const MaxMessage = 1024
 
-// Pauses are the pause after the first failure, which doubles with each failure, and the longest one.
+// Pauses are the pause after the first failure, which doubles with each, and the longest one.
 type Pauses struct {
 	first, longest time.Duration
 	resets         bool // another reason counts from the start

@@ -127,7 +127,6 @@ func (s *Snapshot) Compare(v *v1alpha1.LatencyVerification, node *corev1.Node) i
 	return identity.KeysOf(s.Gate).Compare(v, s.Gate.UID, identity.Subject{Node: node}, s.Now)
 }
 
-// selects reports whether a gate's selector selects a node. An invalid selector selects no node.
 func selects(g *v1alpha1.LatencyGate, node *corev1.Node) bool {
 	selector, err := metav1.LabelSelectorAsSelector(&g.Spec.NodeSelector)
 	return err == nil && selector.Matches(labels.Set(node.Labels))
@@ -165,13 +164,13 @@ type Outlook struct {
 	Nodes, Held []string            // the gate's, and those that it would hold back; sorted
 	Waves       [][]v1alpha1.Pair   // at once, with the measured node as the client
 	Waiting     []v1alpha1.NodeLine // not measured after all waves, with the reasons
-	// Never is the reason why no node can be measured until a user acts; empty if one can, or there is none to be measured.
+	// Never is why no node can be measured until a user acts; empty if one can, or none is left.
 	Never     string
 	First     []string                   // without an accepted result: only absolute limits apply
 	Benchmark *v1alpha1.LatencyBenchmark // the first that the gate would create; or nil
 }
 
-// Foresee returns what a gate would do, also one that does not exist yet. It has all nodes, gates and verifications of the cluster.
+// Foresee returns what a gate would do, also a new one, given all that the cluster has.
 func Foresee(g *v1alpha1.LatencyGate, nodes []corev1.Node, gates []v1alpha1.LatencyGate, verifications []v1alpha1.LatencyVerification,
 	now time.Time) Outlook {
 	g = g.DeepCopy()

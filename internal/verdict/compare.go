@@ -16,14 +16,14 @@ type Comparison struct {
 	Variant, Cell string
 	Outcome       v1alpha1.VerdictOutcome
 	Reason        string // one word
-	// Candidate and Baseline are the median rounds, Worst and WorstBaseline the worst: ns of the cell's own latency type, bit/s or
-	// messages; stats.Infinite if lost messages reach the percentile. They and the bounds are meaningless without CandidateRounds.
+	// Candidate and Baseline are the median rounds, in ns of the cell's latency type, bit/s or
+	// messages; stats.Infinite if lost. Without CandidateRounds they mean nothing.
 	Candidate, Baseline, Worst, WorstBaseline int64
 	CandidateRounds, BaselineRounds           int
-	// RoundsBeyond is the number of candidate rounds that may be beyond the limit; against a baseline, beyond the limit of its worst round.
+	// RoundsBeyond may be beyond the limit, or against a baseline beyond its worst round's.
 	RoundsBeyond int
-	// Bounds bounds the ratio, the difference of lost, or the median round; for latencies the latter is in ns of the cell's
-	// own latency type. Bounded is false if there are too few rounds for bounds.
+	// Bounds are of the ratio, the difference of lost, or the median round, for latencies in ns of
+	// the cell's own type. Bounded is false if there are too few rounds.
 	Bounds       stats.Bounds
 	Bounded      bool
 	NeedsRounds  int   // about how many on each side would decide, if alike; 0: not even 1000
@@ -35,8 +35,8 @@ type Comparison struct {
 	evidence *evidence
 }
 
-// compare evaluates one rule for one cell, up to the conclusion, which depends on all comparisons: it gathers the numbers, and looks for
-// reasons against a conclusion. The outcome is empty if there is none. inTurns is true if both were measured in turns.
+// compare evaluates one rule for one cell up to the conclusion, which depends on all: it gathers
+// numbers and reasons against a conclusion. inTurns is true if both were measured in turns.
 func compare(r rule, candidate Cell, baseline *Cell, inTurns bool) Comparison {
 	c := Comparison{
 		Variant: candidate.Variant, Cell: candidate.Name, rule: r,
@@ -65,7 +65,6 @@ func compare(r rule, candidate Cell, baseline *Cell, inTurns bool) Comparison {
 	return c
 }
 
-// forbids returns the first reason why nothing can be concluded, or nil.
 func forbids(r rule, candidate Cell, baseline *Cell) *Blocker {
 	switch {
 	case len(candidate.Blockers) > 0:
@@ -80,7 +79,6 @@ func forbids(r rule, candidate Cell, baseline *Cell) *Blocker {
 	return nil
 }
 
-// evidence holds the data on which a rule is judged.
 type evidence struct {
 	rule                rule
 	candidate, baseline []stats.Observation
@@ -89,21 +87,21 @@ type evidence struct {
 	limit               int64 // of an absolute rule, or of a difference, in the observations' unit
 	halfRTT             bool
 
-	// between is what is known of the difference between sessions, and half the half width, of natural logarithms, that it adds.
+	// between is how sessions differ, half the half width that it adds, of natural logarithms.
 	between stats.Between
 	half    float64
 	inTurns bool // round i of both sides was measured one after the other
-	// correlation is that of each round with the one before, estimated only if the rest decides, and factor by how much the interval is wider
-	// for it. remembers is true if only that prevents a decision.
+	// correlation of successive rounds is estimated only if the rest decides; factor widens the
+	// interval for it. remembers: only that prevents a decision.
 	correlation, factor float64
 	remembers           bool
-	// doubt is true if the interval is beyond the limit, and too little is known of how sessions differ for a Fail.
+	// doubt: beyond the limit, but too little is known of how sessions differ for a Fail.
 	doubt  bool
 	k      int // comparisons that may lie on the wrong side; -1: too few rounds
 	tally  stats.Tally
 	bounds stats.Bounds
 	within bool
-	// beyond is one in how many has a tally so far beyond the limit, and a session so far from the baseline's, if the true value is within it.
+	// beyond is one in how many has such a tally and session if the true value is within the limit.
 	beyond stats.OneIn
 }
 
@@ -144,7 +142,7 @@ func gather(r rule, candidate Cell, baseline *Cell) (*evidence, *Blocker) {
 	return e, nil
 }
 
-// null returns the distribution of the comparisons on the wrong side of the true value, for numbers of rounds.
+// null returns the distribution of comparisons on the wrong side, for numbers of rounds.
 func (r rule) null(baseline, candidate int) stats.Null {
 	if r.kind == absolute {
 		return stats.Signs(candidate)
@@ -161,7 +159,7 @@ func (e *evidence) count() {
 	e.widen(null)
 }
 
-// interval returns the interval of the compared value with at most k comparisons on the wrong side, if rounds are independent.
+// interval returns the value's interval with at most k on the wrong side, for independent rounds.
 func (e *evidence) interval(k int) stats.Bounds {
 	switch e.rule.kind {
 	case byDifference:
@@ -172,7 +170,6 @@ func (e *evidence) interval(k int) stats.Bounds {
 	return stats.Level(e.candidate, k, k)
 }
 
-// tallyOf counts the comparisons with some rounds of the baseline.
 func (e *evidence) tallyOf(baseline []stats.Observation) stats.Tally {
 	switch {
 	case e.rule.kind == byDifference:
@@ -187,8 +184,8 @@ func (e *evidence) tallyOf(baseline []stats.Observation) stats.Tally {
 	return stats.TallyLevel(e.candidate, e.limit)
 }
 
-// slow returns how many rounds are slow beyond the limit, and more of them than the baseline shows, and how many a Pass allows: one in ten.
-// The median round of a candidate does not show a share of slow rounds.
+// slow returns how many rounds are slow beyond the limit and the baseline, which the median hides,
+// and how many a Pass allows: one in ten.
 func (e *evidence) slow() (rounds, allowed int) {
 	allowed = len(e.candidate) / 10
 	m := len(e.baseline)
@@ -239,7 +236,7 @@ func half(rtt int64) int64 {
 	return stats.HalfRTT(rtt)
 }
 
-// decide draws the conclusion. A comparison fails at the given probability of error, if any of all does.
+// decide draws the conclusion. A comparison fails at the given probability, if any of all does.
 func (c *Comparison) decide(failsAt stats.OneIn, all int) {
 	e := c.evidence
 	name, limit := e.rule.text()
@@ -312,8 +309,8 @@ func (c *Comparison) conclude(outcome v1alpha1.VerdictOutcome, reason, detail st
 	c.Outcome, c.Reason, c.detail = outcome, reason, detail
 }
 
-// worstLost returns the largest loss of a round, and the largest that a Pass allows: the limit plus the worst round of the baseline.
-// Nine rounds without losses do not make up for a tenth that lost a thousand.
+// worstLost returns the largest loss of a round, and the largest that a Pass allows: the limit plus
+// the baseline's worst. Nine rounds without losses do not make up for a tenth that lost a thousand.
 func (e *evidence) worstLost() (worst, allowed int64) {
 	for _, o := range e.candidate {
 		worst = max(worst, o.High)
@@ -336,15 +333,15 @@ func (c *Comparison) direction() string {
 	return ""
 }
 
-// Reference replaces the rounds of a baseline by those of several sessions. The first LeaveOut rounds of the candidate are not compared.
+// Reference replaces a baseline's rounds by several sessions', without LeaveOut candidate rounds.
 type Reference struct {
 	Rounds   []stats.Observation
 	Between  stats.Between
 	LeaveOut int
 }
 
-// widen adds the difference between sessions to the interval. A comparison passes or fails only if the whole interval, and one that is wider
-// for the correlation of successive rounds, is on one side of the limit; how certain a Fail is follows from the most confident such interval.
+// widen adds the difference between sessions to the interval. A decision needs it wholly on one
+// side, also widened for the correlation of rounds; a Fail is as certain as the most confident one.
 func (e *evidence) widen(null stats.Null) {
 	beyond := e.beyond >= stats.EachSide
 	if e.rule.kind == byRatio && e.between.Share > 0 {
@@ -373,7 +370,7 @@ func (e *evidence) widen(null stats.Null) {
 	e.remembers = decides && !e.within && e.beyond < stats.EachSide
 }
 
-// inOrder returns the values in the order of time: ratios of rounds in turns, which share what drifts, or each side of one session.
+// inOrder returns values by time: ratios of rounds in turns, which share drift, or each side.
 func (e *evidence) inOrder() [][]float64 {
 	candidate, baseline := stats.Values(e.candidate), stats.Values(e.baseline)
 	switch {
@@ -388,7 +385,6 @@ func (e *evidence) inOrder() [][]float64 {
 	return [][]float64{candidate}
 }
 
-// clear reports whether an interval of a ratio is wholly within the limit, or wholly beyond it.
 func (e *evidence) clear(b stats.Bounds) (within, beyond bool) {
 	limit := e.scaledLimit()
 	if e.rule.metric.LowerIsWorse {
@@ -397,7 +393,7 @@ func (e *evidence) clear(b stats.Bounds) (within, beyond bool) {
 	return b.Upper <= limit, b.Lower > limit
 }
 
-// attainable reports whether any number of rounds can show either: rounds do not narrow the difference between sessions.
+// attainable reports whether any number of rounds can show either: sessions still differ.
 func (e *evidence) attainable(alpha stats.OneIn) (within, beyond bool) {
 	if e.half == 0 {
 		return true, true

@@ -12,8 +12,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// String returns the comparison in one line, candidate before baseline: p99 of vf-onload/tcp-64: 1.91µs against 1.80µs,
-// ratio 1.061, 95 % interval [1.020, 1.100] over 10+10 rounds, worst ...: Inconclusive, maxIncrease 5% lies inside the interval; ...
+// String returns the comparison in one line, candidate before baseline: p99 of vf-onload/tcp-64:
+// 1.91µs against 1.80µs, ratio 1.061, 95 % interval [1.020, 1.100] over 10+10 rounds, worst ...
 func (c Comparison) String() string {
 	return fmt.Sprintf("%s of %s/%s: %s%s, %s", c.rule.Metric, c.Variant, c.Cell, c.numbers(), c.Outcome, c.detail)
 }
@@ -69,7 +69,7 @@ func (c Comparison) value(v int64) string {
 	return strconv.FormatInt(v, 10)
 }
 
-// bound formats a bound of the median round, rounded outwards, so that a value shown to be within a limit is within it.
+// bound formats a bound of the median round, rounded outwards: within a limit stays within it.
 func (c Comparison) bound(v float64, round func(float64) float64) string {
 	if math.IsInf(v, 0) || v == 0 {
 		return decimal(v, 0)
@@ -162,7 +162,6 @@ func (r RuleJudgement) status() v1alpha1.RuleVerdict {
 	return v
 }
 
-// counts lists the outcomes of a rule's cells with their numbers, if they are not 0.
 func counts(by map[v1alpha1.VerdictOutcome]int32) string {
 	var words []string
 	for _, outcome := range []v1alpha1.VerdictOutcome{v1alpha1.VerdictFail, v1alpha1.VerdictInconclusive, v1alpha1.VerdictPass} {

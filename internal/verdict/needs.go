@@ -10,11 +10,10 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// The number of rounds that would decide is an estimate. It assumes that the width of the bounds falls with the square root
-// of the number of rounds while the estimate stays the same, and requires the bound to be on one side of the limit in four
-// of five cases.
+// The rounds that would decide are an estimate: the width of the bounds falls with the square root
+// of their number, the estimate stays, and the bound is on one side in four of five cases.
 
-// zPower is the normal quantile of four in five: without it, the bound would be beyond the limit in half of the cases.
+// zPower is the normal quantile of four in five; without it, half of the cases would decide.
 const zPower = 0.8416
 
 const mostRounds = 1000
@@ -26,8 +25,8 @@ func (r rule) fewestRounds(alpha stats.OneIn) int {
 	return stats.FewestRounds(stats.EachPair, alpha)
 }
 
-// may reports whether a second look may show that the value is within the limit, or beyond it. A share of comparisons on the wrong side
-// that is nearer to a half than to what decides leaves no hope: to stop then changes no error, because it decides nothing.
+// may reports whether a second look may show the value within the limit, or beyond it. A share on
+// the wrong side near a half leaves no hope; to stop then decides nothing, and so changes no error.
 func (c Comparison) may(baseline, candidate int) (within, beyond bool) {
 	e := c.evidence
 	if e == nil || c.Outcome != v1alpha1.VerdictInconclusive {
@@ -59,13 +58,13 @@ func (e *evidence) scaledLimit() float64 {
 	return e.rule.tolerance.Above().Float64()
 }
 
-// tooCoarse reports whether the limit lies within the uncertainty due to rounding, which more rounds do not reduce.
+// tooCoarse reports whether rounding, which rounds do not reduce, covers the limit.
 func (e *evidence) tooCoarse() bool {
 	limit := e.scaledLimit()
 	return e.bounds.Lowest < e.bounds.Highest && e.bounds.Lowest <= limit && limit <= e.bounds.Highest
 }
 
-// noise returns by what factor, as a logarithm, the bound on the worse side is beyond the estimate and what rounding adds to it.
+// noise is how far the worse bound is beyond the estimate and its rounding, as a logarithm.
 func (e *evidence) noise() float64 {
 	if e.rule.metric.LowerIsWorse {
 		return math.Log(e.bounds.Lowest / e.bounds.Lower)
@@ -73,7 +72,6 @@ func (e *evidence) noise() float64 {
 	return math.Log(e.bounds.Upper / e.bounds.Highest)
 }
 
-// tooNoisy reports whether even an unchanged result would not pass a tolerance.
 func (e *evidence) tooNoisy() bool {
 	return e.rule.kind == byRatio && e.noise() > math.Abs(math.Log(e.scaledLimit()))
 }
@@ -81,7 +79,7 @@ func (e *evidence) tooNoisy() bool {
 // withPower is by what factor a bound must be nearer to the estimate than the limit is.
 var withPower = 1 + zPower/normalQuantile(stats.EachSide)
 
-// tolerable returns the smallest whole percent that an unchanged result with this noise would mostly pass; empty if there is none.
+// tolerable returns the least whole percent that an unchanged result would mostly pass, if any.
 func (e *evidence) tolerable() string {
 	rounds := e.ofRounds(e.noise()) * withPower
 	for percent := range 9999 {
@@ -97,13 +95,13 @@ func (e *evidence) tolerable() string {
 	return ""
 }
 
-// ofRounds returns the part of a width, as a logarithm, that more rounds narrow: without the difference between sessions.
+// ofRounds returns the part of a width that rounds narrow: without the sessions'. Logarithms.
 func (e *evidence) ofRounds(width float64) float64 {
 	return math.Sqrt(max(width*width-e.half*e.half, 0))
 }
 
-// needsRounds returns the approximate number of rounds on each side that would decide, or would pass an unchanged result if the rounds are
-// too noisy; 0 if it is unknown or larger than mostRounds.
+// needsRounds returns about how many rounds a side would decide, or pass an unchanged result if it
+// is too noisy; 0 if unknown or above mostRounds.
 func (e *evidence) needsRounds() int {
 	limit := e.scaledLimit()
 	// More rounds could show the side on which the estimate lies.
@@ -137,19 +135,19 @@ func (e *evidence) needsRounds() int {
 	return max(int(math.Ceil(needs)), rounds+1, e.rule.fewestRounds(stats.EachSide))
 }
 
-// normalQuantile returns the value that a standard normal variable exceeds with a probability of 1/alpha.
+// normalQuantile returns what a standard normal variable exceeds with a probability of 1/alpha.
 func normalQuantile(alpha stats.OneIn) float64 { return math.Sqrt2 * math.Erfinv(1-2/float64(alpha)) }
 
-// needsForPairs returns the number of rounds on each side with which a bound would stay clear of the limit: the width of the bound and the
-// distance of the limit from the estimate are on one scale. It is infinite if the difference between sessions alone reaches the limit.
+// needsForPairs returns the rounds a side with which a bound would clear the limit: its width and
+// the limit's distance are on one scale. It is infinite if sessions alone reach the limit.
 func (e *evidence) needsForPairs(width, distance float64) float64 {
 	m, n := float64(len(e.baseline)), float64(len(e.candidate))
 	ratio := e.ofRounds(width) / e.ofRounds(distance) * withPower
 	return 2 * m * n / (m + n) * ratio * ratio
 }
 
-// needsForLevel returns the number of rounds with which more than a half of the rounds would be shown to be beyond the limit. There is none for a
-// median within the limit: the rounds are enough for a Pass, or more than one in ten is beyond the limit.
+// needsForLevel returns the rounds that show more than half of them beyond the limit; none for a
+// median within it: they are enough for a Pass, or more than one in ten is beyond.
 func (e *evidence) needsForLevel(within bool) float64 {
 	wrong := float64(e.tally.All-e.tally.Surely) / float64(e.tally.All)
 	if within || wrong >= 0.5 {
@@ -165,7 +163,7 @@ type Foreseen struct {
 	Never string // why it can neither pass nor fail, with the remedy; empty if it can
 }
 
-// Foresee returns what each rule can show. most returns the most samples that a round of a cell gives, and whether that is known.
+// Foresee returns what each rule can show. most returns a round's most samples, if known.
 func Foresee(in Input, most func(Cell) (int64, bool)) ([]Foreseen, error) {
 	rules, selected, all, err := in.selected()
 	all *= max(1, in.Together)
@@ -219,7 +217,7 @@ func (r rule) rounds(n int) string {
 	return fmt.Sprintf("%d+%d rounds", n, n)
 }
 
-// selected returns the rules, the candidate's cells that each selects, and how many these are. Its error is about a rule.
+// selected returns the rules, the cells that each selects, and their number. Errors are of a rule.
 func (in Input) selected() (rules []rule, cells [][]Cell, all int, err error) {
 	for i, given := range in.Criteria.Rules {
 		r, err := parseRule(given)

@@ -66,7 +66,7 @@ func parseRule(r v1alpha1.Rule) (rule, error) {
 // Limit is the limit of a rule, in the unit of the estimate of its verdict.
 type Limit struct {
 	Value float64
-	// Ratio means that both are ratios to the baseline, Least that values below the limit are beyond it.
+	// Ratio means that both are ratios to the baseline, Least that lower values are beyond it.
 	Ratio, Least bool
 }
 
@@ -92,8 +92,7 @@ func LimitOf(rules []v1alpha1.Rule, text string) (Limit, bool) {
 // counted reports whether the values are numbers of messages, which are mostly 0.
 func (r rule) counted() bool { return r.metric.Unit == v1alpha1.UnitMessages }
 
-// selects reports whether a rule applies to a cell. baselineVariant is the variant with which others are compared; empty if
-// there is none.
+// selects reports whether a rule applies to a cell. Others are compared with baselineVariant.
 func (r rule) selects(c Cell, baselineVariant string) bool {
 	switch {
 	case !r.metric.Of(c.Traffic):
@@ -105,7 +104,6 @@ func (r rule) selects(c Cell, baselineVariant string) bool {
 		among(r.RatesPerSecond, c.RatePerSecond) && among(r.Cells, c.Name)
 }
 
-// among reports whether a selector contains a value. An empty selector contains all values.
 func among[T comparable](selector []T, value T) bool {
 	return len(selector) == 0 || slices.Contains(selector, value)
 }
@@ -124,7 +122,7 @@ func (r rule) text() (name, limit string) {
 	return "max", time.Duration(r.limit).String()
 }
 
-// String returns the rule in a line, such as p99 max 2µs of variants vf-onload, messageSizes 64 256.
+// String returns the rule, such as p99 max 2µs of variants vf-onload, messageSizes 64 256.
 func (r rule) String() string {
 	name, limit := r.text()
 	line := fmt.Sprintf("%s %s %s", r.Metric, name, limit)

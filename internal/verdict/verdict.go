@@ -1,21 +1,21 @@
-// Package verdict judges the rules of spec.criteria on the rounds of a benchmark: Pass, Fail or Inconclusive, with the
-// numbers that led to it. It is pure: the same rounds and rules give the same verdict in the controllers and in the command
-// line.
+// Package verdict judges the rules of spec.criteria on a benchmark's rounds: Pass, Fail or
+// Inconclusive, with the numbers that led to it. It is pure: controllers and command line get the
+// same verdict.
 //
-// The method is non-inferiority on rounds. A round is one observation. Every candidate round is compared with every baseline
-// round, and the exact Mann-Whitney distribution gives a 95 % interval of their ratio, 1 in 40 a side; for an absolute limit it is the
-// interval of the median round. A rule passes only if the whole interval is within its limit and at most one round in ten is slow beyond
-// it, and fails only if the whole interval is beyond it. Otherwise it is Inconclusive.
+// The method is non-inferiority on rounds. A round is one observation. Every candidate round is
+// compared with every baseline round, and the exact Mann-Whitney distribution gives a 95 % interval
+// of their ratio, 1 in 40 a side; for an absolute limit, that of the median round. A rule passes
+// only if the whole interval is within its limit and at most one round in ten is slow beyond it,
+// fails only if the whole interval is beyond it, and is otherwise Inconclusive.
 //
-// Errors: a comparison whose true value is at its limit passes with a probability of at most 1 in 40 a look. This probability is not divided
-// among the comparisons, because all of them must pass. A Fail is decided over all comparisons by Hochberg's procedure: the r-th largest
-// significance must be r times 1 in 40, so that the probability of any wrong Fail is at most 1 in 40 a look, and a change of all
-// comparisons needs no more rounds than a change of one. The data are judged at most twice, after spec.rounds and after spec.maxRounds:
-// 1 in 20 on each side. testdata/error-rates.md shows the results of a simulation of this code, and what invalidates them: rounds
-// that are not independent of each other. An estimate of the correlation of successive rounds limits that, and does not remove it.
+// Errors: a comparison at its limit passes with a probability of at most 1 in 40 a look, not
+// divided among comparisons, because all must pass. Hochberg's procedure decides a Fail over all:
+// the r-th largest significance must be r times 1 in 40, so that any wrong Fail has at most 1 in 40
+// a look. The data are judged at most twice, after spec.rounds and spec.maxRounds: 1 in 20 on each
+// side. testdata/error-rates.md simulates this code, and shows what invalidates it: dependent
+// rounds, which an estimate of their correlation limits but does not remove.
 //
-// The package does not decide whether a result may be compared at all. The caller derives that from the evidence and passes
-// it in as Blockers; with a Blocker, nothing passes and nothing fails.
+// The caller passes what forbids a comparison as Blockers; then nothing passes and nothing fails.
 package verdict
 
 import (
@@ -29,8 +29,8 @@ import (
 
 type Round struct {
 	Samples int64 // round trips behind the percentiles, lost messages included; 0 for streams
-	// Values holds the metrics of the round: latencies in ns of the full round trip (stats.Exact(stats.Infinite) if lost messages reach
-	// it), throughput in bit/s, lost in messages, each with its range. All are 0 or more, and far below stats.Infinite.
+	// Values are of the round, all 0 or more: latencies in ns of the full round trip, with
+	// stats.Exact(stats.Infinite) if losses reach them, throughput in bit/s, lost in messages.
 	Values map[v1alpha1.Metric]stats.Observation
 }
 
@@ -44,7 +44,7 @@ func (b *Blocker) Error() string { return b.Message }
 
 // Cell contains the measurements of one kind of traffic over one variant.
 type Cell struct {
-	// Variant and Name distinguish cells, and identify which cells of candidate and baseline belong together.
+	// Variant and Name distinguish cells, and match those of candidate and baseline.
 	Variant, Name string
 	v1alpha1.Traffic
 	HalfRTT      bool      // latencies are shown, and limits given, as half of the round trip
@@ -55,8 +55,8 @@ type Cell struct {
 	References map[v1alpha1.Metric]Reference
 }
 
-// Observations returns a metric of all rounds, and the smallest number of samples of a round. It returns nil if a round does not
-// have the metric: rounds are never excluded, because those that lack a metric are rarely the fast ones.
+// Observations returns a metric of all rounds, and a round's fewest samples; nil if a round lacks
+// the metric: none is excluded, because those are rarely the fast ones.
 func (c Cell) Observations(m v1alpha1.Metric) (all []stats.Observation, samples int64) {
 	samples = math.MaxInt64
 	for _, round := range c.Rounds {
@@ -74,9 +74,9 @@ func (c Cell) Observations(m v1alpha1.Metric) (all []stats.Observation, samples 
 type Input struct {
 	Criteria  v1alpha1.Criteria
 	Candidate []Cell // the benchmark's own
-	// Baseline holds the cells to compare with. With criteria.baseline.variant they are among Candidate, and this is ignored.
+	// Baseline has the cells to compare with; ignored with criteria.baseline.variant.
 	Baseline []Cell
-	// Rounds and MaxRounds are the numbers of rounds after which the data are judged; the second is 0 or the first if they are judged once.
+	// Rounds and MaxRounds are when the data are judged; once if the second is 0 or the same.
 	Rounds, MaxRounds int
 	Together          int    // judged together, as the pairs of a matrix; 0 and 1 mean this alone
 	BaselineRounds    int    // that an unmeasured baseline will have; 0 if unknown
@@ -87,7 +87,7 @@ type Judgement struct {
 	Outcome     v1alpha1.VerdictOutcome // empty if there are no rules
 	Rules       []RuleJudgement         // in the order of the criteria
 	Comparisons int
-	// Beyond is one in how many benchmarks looks so bad if all of its true values are within their limits; it fails from 40.
+	// Beyond: one in how many looks so bad if all true values are within their limits; 40 fails.
 	Beyond              stats.OneIn
 	MoreRoundsMayDecide bool // the data are to be judged again with more rounds
 
@@ -152,8 +152,8 @@ func Judge(in Input) (Judgement, error) {
 	return j, nil
 }
 
-// mayDecide reports whether the data are to be judged once more: a second look may let every comparison pass, or one fail. A Fail that is
-// not certain enough among all benchmarks that are judged together is looked at again, too.
+// mayDecide reports whether a second look may let all comparisons pass, or one fail. It may also
+// confirm a Fail that is not certain enough among all benchmarks together.
 func (in Input) mayDecide(j Judgement, all []Comparison) bool {
 	rounds, fails := 0, false
 	passes := !slices.ContainsFunc(j.Rules, func(r RuleJudgement) bool { return len(r.Comparisons) == 0 })
@@ -189,7 +189,7 @@ func (in Input) baselines() map[cellKey]*Cell {
 	return all
 }
 
-// Worst returns the worst comparison with the outcome of the rule; nil if the rule selected no cell.
+// Worst returns the worst comparison with the rule's outcome; nil if it selected no cell.
 func (r RuleJudgement) Worst() *Comparison {
 	var worst *Comparison
 	for i := range r.Comparisons {
@@ -201,7 +201,7 @@ func (r RuleJudgement) Worst() *Comparison {
 	return worst
 }
 
-// excess returns a number that is larger the worse a comparison is for its limit; infinite if it has no numbers.
+// excess is larger the worse a comparison is for its limit; infinite without numbers.
 func (c Comparison) excess() float64 {
 	if math.IsNaN(c.Bounds.Estimate) {
 		return math.Inf(1)

@@ -5,11 +5,10 @@
 //	/verdict/namespaces/NAMESPACE/latencybenchmarks/NAME
 //	/verdict/namespaces/NAMESPACE/latencymatrices/NAME
 //
-// GET answers with 200 for every verdict, which is in the body; POST with 200 only for Pass.
-// Neither changes anything. The API server says who the caller is, by its token, and whether it may
-// get the object: who may read the verdict with kubectl, may here. The object and a gate's Nodes
-// are read live, as a broken watch would leave a cache out of date: without an API server there is
-// no verdict. The rate of requests is limited.
+// GET answers 200 for every verdict, which is in the body; POST only for Pass. Neither changes
+// anything. Who may get the object with kubectl may read its verdict: the API server says so by the
+// token. All is read live, because a broken watch would leave a cache out of date. The rate of
+// requests is limited.
 package verdicthttp
 
 import (
@@ -57,21 +56,19 @@ const (
 // Answer is the body of every response.
 type Answer struct {
 	// Kind, Namespace and Name are those of the object; for a node, those of its LatencyGate.
-	Kind      string `json:"kind,omitempty"`
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name,omitempty"`
-	// Node is set if the verdict is on one node of a gate.
-	Node    string  `json:"node,omitempty"`
-	Verdict Verdict `json:"verdict"`
-	Passed  bool    `json:"passed"`
-	Reason  string  `json:"reason"` // one word, of the object's condition or state, if there is one
-	Message string  `json:"message"`
+	Kind      string  `json:"kind,omitempty"`
+	Namespace string  `json:"namespace,omitempty"`
+	Name      string  `json:"name,omitempty"`
+	Node      string  `json:"node,omitempty"`
+	Verdict   Verdict `json:"verdict"`
+	Passed    bool    `json:"passed"`
+	Reason    string  `json:"reason"` // one word, of the object's condition or state, if there is one
+	Message   string  `json:"message"`
 	// Details are about rules that did not pass, or at most 20 unverified nodes.
 	Details []string             `json:"details,omitempty"`
 	Nodes   *v1alpha1.NodeCounts `json:"nodes,omitempty"`
 }
 
-// The reasons of Unknown.
 const (
 	ReasonUnauthorized     = "Unauthorized"
 	ReasonForbidden        = "Forbidden"
@@ -81,7 +78,6 @@ const (
 	ReasonTooManyRequests  = "TooManyRequests"
 )
 
-// patience is how long the API server may take for all requests that one answer needs.
 const patience = 5 * time.Second
 
 // Handler answers under Path and for MetricsPath, and authenticates and authorizes itself.
@@ -418,7 +414,6 @@ func (l *bounded) leave(host string) {
 	}
 }
 
-// counted is a connection that gives its place back when it is closed.
 type counted struct {
 	net.Conn
 	left func()

@@ -1,7 +1,6 @@
-// Package custom drives the program of a user (spec.custom), which measures instead of a tool.
-//
-// The program may send any messages and have any processes. All values in its output count: it leaves out the values of the warm-up
-// itself. They are whole round trips.
+// Package custom drives the program of a user (spec.custom), which measures instead of a tool. It
+// may send any messages and have any processes. All values in its output count, as whole round
+// trips: it leaves out those of the warm-up itself.
 package custom
 
 import (
@@ -23,8 +22,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool/sfntpingpong"
 )
 
-// mostOutput is the longest output that is read, in bytes, and mostTable that of a table, which is read at once. The lastLines that the
-// program printed are part of a failure.
+// mostOutput bounds the output that is read, in bytes, mostTable a table's, which is read at once.
+// A failure has the lastLines that were printed.
 const mostOutput, mostTable, lastLines = 256 << 20, 4 << 20, 3
 
 type driver struct{ tool.Base }
@@ -107,7 +106,7 @@ func command(p v1alpha1.CustomProgram, variables [][2]string) tool.Command {
 	return tool.Command{Path: words[0], Args: words[1:], Env: env}
 }
 
-// Parse reads the output whole. A value that is longer than the program ran makes it invalid: its unit is wrong.
+// Parse reads the output whole. A value longer than the program ran has a wrong unit.
 func (driver) Parse(c tool.Cell, out tool.Output, record, _ func(rtt, count int64)) (tool.Measurement, error) {
 	m, err := read(c, out, record)
 	if err == nil {
@@ -175,7 +174,6 @@ func read(c tool.Cell, out tool.Output, record func(rtt, count int64)) (m tool.M
 
 var units = map[string]time.Duration{"ns": time.Nanosecond, "us": time.Microsecond, "ms": time.Millisecond, "s": time.Second}
 
-// table returns the row of a size in the table that sfnt-pingpong prints.
 func table(r io.Reader, size int64) (*tool.Own, error) {
 	printed, err := io.ReadAll(io.LimitReader(r, mostTable+1))
 	if err != nil || len(printed) > mostTable {
@@ -192,7 +190,6 @@ func table(r io.Reader, size int64) (*tool.Own, error) {
 	return rows[i].Own(fullRTT)
 }
 
-// bounded reads at most mostOutput bytes.
 type bounded struct {
 	io.Reader
 	read int

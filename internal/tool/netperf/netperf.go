@@ -4,22 +4,27 @@
 // their time; the rest is from the tool's histogram in whole µs, as tool.Own: see bucket.
 //
 // Limits of the tool that show in the results:
-//   - It has no warm-up: the first message counts. When a warm-up is requested, a warning states that there was none.
+//   - It has no warm-up: the first message counts. A warning says so if one was requested.
 //   - It measures whole seconds: 0.9 would be 0, which never ends. Other durations are refused.
-//   - Both ends sleep in recv; there is no rate, no polling and no multicast. Its UDP sockets are not connected.
-//   - A lost datagram ends the measurement: the tool waits until its time is over, prints a rate that is too low and exits with 0. Only
-//     the numbers of messages and the time that no round trip accounts for reveal it. (With the undocumented option -e it continues, but
-//     takes a late answer for that to its next message, and all further results are wrong without any sign of it.)
-//   - When the server hangs or the path is cut until the end, it hangs too, and the deadline ends it.
-//   - In UDP_STREAM, 2.7.0 counts datagrams that the sender's own queue drops as sent when there is no /etc/protocols.
-//   - It takes times from the wall clock, so a measurement during which the clock was set or slewed fails.
-//   - Percentiles overflow after 2³¹ round trips (two hours at 300,000 a second) and are then left out.
-//   - Messages go over a second, ephemeral port: a NetworkPolicy must allow all ports between the two ends.
+//   - Both ends sleep in recv, without rate, polling, multicast, and connected UDP sockets.
+//   - A lost datagram ends the measurement: the tool waits until its time is over, prints too low a
+//     rate and exits with 0. Only the numbers of messages and unaccounted time reveal it. (With the
+//     undocumented option -e it takes a late answer for that to its next message, and all further
+//     results are wrong.)
+//   - When the server hangs or the path is cut until the end, it hangs too, and the deadline ends
+//     it.
+//   - In UDP_STREAM without /etc/protocols, 2.7.0 counts datagrams that its own queue drops as
+//     sent.
+//   - It measures by the wall clock: a measurement during which that was set or slewed fails.
+//   - Percentiles overflow after 2³¹ round trips (two hours at 300,000 a second) and are then left
+//     out.
+//   - Messages go over a second, ephemeral port: a NetworkPolicy must allow all ports between the
+//     ends.
 //   - It does not print its version.
 //
 // Not used: confidence intervals (-i, -I), because rounds repeat a test in new processes; CPU
 // utilisation (-c, -C), which calibrates on the measuring CPU; -D and -b (TCP_NODELAY, bursts of
-// requests), which the published figures do not use.
+// requests).
 package netperf
 
 import (
@@ -97,8 +102,8 @@ func (driver) Server(_ tool.Cell, t tool.Target) tool.Command {
 	}
 }
 
-// Client measures one size. The options after -- belong to the test: -H and -L bind the sockets of both ends to the measured network, and
-// -R 1 lets a UDP_STREAM pass through a router.
+// Client measures one size. After --, -H and -L bind the sockets of both ends to the measured
+// network, and -R 1 lets a UDP_STREAM pass through a router.
 func (driver) Client(c tool.Cell, t tool.Target) tool.Command {
 	size := strconv.Itoa(int(c.MessageSize))
 	kind, format, sizes := "_RR", []string{}, []string{"-r", size + "," + size}

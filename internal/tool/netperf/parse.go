@@ -29,7 +29,6 @@ func (driver) Parse(c tool.Cell, out tool.Output, _, _ func(rtt, count int64)) (
 	default:
 		m.Own, err = r.own(c, out.Clocks)
 	}
-	// An error that follows from an invalid value does not count.
 	if r.err != nil {
 		err = tool.Failf("netperf's output cannot be used: %v", r.err)
 	}
@@ -44,8 +43,7 @@ type report struct {
 	// values are keyed by their names; lines are the lines that are not values.
 	values map[string]string
 	lines  []string
-	// err describes the first value that is invalid.
-	err error
+	err    error
 	// incomplete states why there are no percentiles; empty when there are.
 	incomplete string
 }
@@ -107,7 +105,6 @@ func (r *report) integer(name string) int64 {
 	return v
 }
 
-// messages converts a value in bytes to a number of messages.
 func (r *report) messages(name string, size int64) int64 {
 	bytes := r.integer(name)
 	if bytes%size != 0 {
@@ -116,7 +113,6 @@ func (r *report) messages(name string, size int64) int64 {
 	return bytes / size
 }
 
-// size checks that the tool measured the requested message size.
 func (r *report) size(c tool.Cell, names ...string) int64 {
 	for _, name := range names {
 		if n := r.integer(name); n != int64(c.MessageSize) {
@@ -136,8 +132,8 @@ func (r *report) nanoseconds(name string) int64 {
 	return us * 1_000
 }
 
-// elapsed returns the measuring time in seconds, to 10 ms, and an error if it is not the requested time; spare is how long data may have
-// taken to arrive.
+// elapsed returns the measuring time in seconds, to 10 ms, and an error if it is not the requested
+// time; spare is how long data may have taken to arrive.
 func (r *report) elapsed(c tool.Cell, clocks tool.Clocks, spare time.Duration) (float64, error) {
 	seconds := r.float("ELAPSED_TIME")
 	if r.err != nil {
@@ -193,9 +189,9 @@ func (r *report) own(c tool.Cell, clocks tool.Clocks) (*tool.Own, error) {
 	return own, off
 }
 
-// accounted compares the round trips' sum with the test's duration when the last message had no
-// answer. If only the end cut it off, they fill the duration except for 0.3 % at 15 µs, 3 % on a
-// machine with ten times its work. Otherwise the wait for the answer is missing.
+// accounted compares the round trips' sum with the duration when the last message had no answer. If
+// only the end cut it off, they fill it except for 0.3 % at 15 µs, 3 % on a machine with ten times
+// its work; otherwise the wait for the answer is missing.
 func (r *report) accounted(c tool.Cell, sent, answered int64, rate float64) error {
 	mean := r.float("MEAN_LATENCY")
 	took, timed := float64(answered)/rate, float64(answered)*mean/1e6
@@ -254,10 +250,10 @@ func width(ns int64) int64 {
 	return width
 }
 
-// bucket returns the range of the true percentile that is printed as ns. Buckets are 1 µs wide
-// below 100 µs, 10 µs below 1 ms and so on. It is interpolated to anywhere above its bucket's lower
-// edge, up to the upper one, and cut to whole µs: a value on an edge may be of the bucket below.
-// Latencies are differences of two times cut to µs, up to one more than the true ones.
+// bucket returns the range of the true percentile printed as ns. Buckets are 1 µs wide below 100
+// µs, 10 µs below 1 ms and so on; a percentile is anywhere in its bucket, cut to whole µs: on an
+// edge, it may be of the bucket below. Latencies are differences of times cut to µs: up to one more
+// than true.
 func bucket(ns int64) tool.Range {
 	w := width(ns)
 	r := tool.Range{LowNs: ns - ns%w, HighNs: ns - ns%w + w}
@@ -343,7 +339,7 @@ func (r *report) warnings(c tool.Cell) []string {
 	}
 	for _, line := range r.lines[:min(len(r.lines), mostWarnings)] {
 		if strings.HasPrefix(line, "enable_enobufs failed") {
-			// 2.7.0 looks up the protocol's number in /etc/protocols, which small images do not have.
+			// 2.7.0 needs /etc/protocols, which small images do not have.
 			line += " (datagrams that the sender's own queue drops count as sent)"
 		}
 		out = append(out, "netperf: "+tool.OneLine(line))

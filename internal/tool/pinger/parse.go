@@ -32,7 +32,6 @@ type document struct {
 	} `json:"clock"`
 }
 
-// scan is an observation of an idle CPU before the measurement.
 type scan struct {
 	DurationNs    int64     `json:"duration_ns"`
 	ThresholdNs   int64     `json:"threshold_ns"`
@@ -54,8 +53,8 @@ type cell struct {
 	Duplicates int64   `json:"duplicates"`
 	Reordered  int64   `json:"reordered"`
 	Strays     int64   `json:"strays"`
-	// RTT is measured from when each message was sent; Intended, set for an open loop only, from when it should have been sent, or up to
-	// 100 µs later when a client that sleeps was woken late.
+	// RTT is from when each message was sent; Intended, of an open loop, from when it should have
+	// been sent, or up to 100 µs later when a sleeping client was woken late.
 	RTT         histogram   `json:"rtt"`
 	Intended    *histogram  `json:"rtt_from_intended"`
 	Lateness    histogram   `json:"lateness"`
@@ -65,7 +64,7 @@ type cell struct {
 	Server      endpoint    `json:"server"`
 }
 
-// histogram holds its samples as pairs of a bucket's lower edge and its count, in ascending order.
+// histogram holds samples as ascending pairs of a bucket's lower edge and count.
 type histogram struct {
 	Count         int64      `json:"count"`
 	OverRange     int64      `json:"over_range"`
@@ -76,8 +75,7 @@ type histogram struct {
 	Buckets       [][2]int64 `json:"buckets"`
 }
 
-// intervals are the consecutive parts of the measurement: each the number of samples, their p50, p99, p99.9 and maximum in ns, and the
-// number of lost messages.
+// intervals are the measurement's parts: samples, p50, p99, p99.9 and maximum in ns, and lost.
 type intervals struct {
 	LengthNs int64      `json:"length_ns"`
 	Log      [][6]int64 `json:"log"`
@@ -105,11 +103,9 @@ type endpoint struct {
 
 const (
 	// highest is the largest sample that has a bucket, in ns.
-	highest = 60_000_000_000
-	// mostIntervals is the most intervals that the tool keeps.
+	highest       = 60_000_000_000
 	mostIntervals = 128
-	// mostSlowest is the most samples that it lists one by one.
-	mostSlowest = 64
+	mostSlowest   = 64
 )
 
 // accelerations maps the tool's words; "unknown" means that the socket reports nothing.
@@ -282,7 +278,6 @@ func explain(out tool.Output) error {
 	return tool.Exited("pinger", out.ExitCode, cmp.Or(tool.OneLine(string(out.Stderr)), "it printed nothing"), "")
 }
 
-// check returns an error if the document is not a consistent result of the cell.
 func (d document) check(c tool.Cell) error {
 	if d.Tool != program || len(d.Cells) != 1 {
 		return fmt.Errorf("it is of %q and has %d cells", d.Tool, len(d.Cells))
@@ -371,7 +366,6 @@ func (m cell) checkCourse() error {
 	return nil
 }
 
-// check returns an error if the parts do not add up to the total.
 func (a attribution) check(received int64) error {
 	left := a.Examined
 	for _, part := range []int64{a.Client, a.Server, a.Both, a.Neither, a.Undetermined} {
@@ -434,8 +428,7 @@ func (m cell) checkSlowest() error {
 	return nil
 }
 
-// explained reports whether the gaps, as far as they are known, agree with the place to which an outlier is attributed:
-// the threshold is half of its excess over the median.
+// explained reports whether the known gaps, beyond half of an outlier's excess, fit its place.
 func explained(o tool.Outlier, p50 int64) bool {
 	var there int64
 	if o.ServerGapNs != nil {
@@ -463,7 +456,6 @@ func explained(o tool.Outlier, p50 int64) bool {
 // width returns a bucket's width by its lower edge: 1024 buckets a power of two from 2048 on.
 func width(low int64) int64 { return 1 << max(bits.Len64(uint64(low))-11, 0) }
 
-// check returns an error if the numbers beside the buckets cannot be true.
 func (h histogram) check() error {
 	if h.Count < 0 || h.OverRange < 0 || h.Count > math.MaxInt64-h.OverRange || h.Count+h.OverRange == 0 {
 		return fmt.Errorf("there are %d in range and %d out of range", h.Count, h.OverRange)

@@ -1,15 +1,14 @@
 // Package pinger drives Tailgate's own tool, whose sources are in bench-image/pinger.
 //
-// It differs from the other tools: it counts every sample in a histogram, so its memory does not
-// grow; at a rate each round trip counts from when the message should have been sent, so a stall
-// shows in all messages that it delays; it counts a lost datagram and goes on; the two ends know each
-// other, no other host can answer a message of 16 bytes or more, and the server cannot answer it early;
-// one port is enough; and the result states what interrupted either end, and when.
+// Unlike other tools, it counts samples in a histogram, so that its memory does not grow; at a rate
+// a round trip counts from when the message should have been sent; it counts a lost datagram and
+// goes on; its ends know each other: no other host can answer 16 bytes or more, nor the server
+// early; it needs one port; and it tells what interrupted either end, and when.
 //
 // Limits that show in the results:
 //   - In a closed loop a stall is one slow sample, as with all tools.
-//   - Ends that sleep do not see how late they were woken for an answer, only the time in send and, at a rate, how late the client was
-//     woken to send.
+//   - Ends that sleep do not see how late they were woken for an answer, only the time in send and,
+//     at a rate, how late the client was woken to send.
 //   - It measures no bandwidth, and calls recv without a system call that waits for it.
 package pinger
 
@@ -38,18 +37,17 @@ const (
 
 	// lossAfter is Cell.LossAfter's default: unanswered datagrams are then lost.
 	lossAfter = time.Second
-	// overrun is how long after the last message was due, plus Cell.LossAfter, the tool tries to catch up with a rate before it reports
-	// that the path does not carry so many messages.
+	// overrun, plus Cell.LossAfter, is how long the tool tries to catch up after the last due
+	// message before it reports that the path does not carry the rate.
 	overrun = 10 * time.Second
-	// spare is how long a client may take besides measuring: 10 s until the server answers, 5 s
-	// until a datagram returns, half a second for scans and calibrations, and the exchange of
-	// reports.
+	// spare is how long a client may take besides measuring: 10 s until the server answers, 5 s for
+	// a datagram, half a second for scans and calibrations, and the exchange of reports.
 	spare = 25 * time.Second
 	// grace delays the agent's deadline: the tool's own reports where it was stuck.
 	grace = 5 * time.Second
 
-	// leastWindow and mostWindow bound the messages that the tool keeps track of, at 8 bytes each: a power of two of at least twice as
-	// many as are sent until one counts as lost.
+	// leastWindow and mostWindow bound the tracked messages, of 8 bytes: a power of two, at least
+	// twice those in flight.
 	leastWindow, mostWindow = 1 << 10, 1 << 20
 )
 
@@ -133,8 +131,8 @@ func (driver) Deadline(c tool.Cell) time.Duration {
 	return c.Warmup + c.Duration + spare + grace
 }
 
-// Memory does not grow with time: histograms, slow samples and intervals take 3 MiB, the program and the text of the result less than 8
-// MiB. At a rate the messages in flight are added.
+// Memory does not grow with time: 3 MiB of histograms, slow samples and intervals, less than 8 MiB
+// of program and result, and at a rate the messages in flight.
 func (driver) Memory(c tool.Cell) int64 {
 	window := int64(leastWindow)
 	for float64(window) < 2*c.SentIn(lossOf(c)) && window < mostWindow {

@@ -117,7 +117,6 @@ func Samples(name v1alpha1.Tool, out tool.Output, file string, do func(number in
 // Table is the standard output of a tool.
 type Table struct {
 	Header
-	// Rows are the lines of numbers, each with one number per column.
 	Rows [][]int64
 }
 
@@ -132,9 +131,9 @@ type Entry struct {
 // once are the keys that one run prints once.
 var once = []string{"cmdline", "version", "src", "date", "tsc_hz", "percentile", "reporting", "msgsize"}
 
-// ParseTable reads a tool's standard output, or a copy with spaces (also non-breaking) for tabs.
-// Its columns must have these names. Other lines, as of Onload or a shell, are skipped. Output of
-// two runs is refused: the rows of one would have the header of the other. So is output that was cut.
+// ParseTable reads a tool's standard output, also with spaces (or non-breaking ones) for tabs. Its
+// columns must have these names. Other lines are skipped, as of Onload or a shell. Output that was
+// cut, or of two runs, whose rows would share a header, is refused.
 func ParseTable(output []byte, columns []string) (Table, error) {
 	var t Table
 	number, headed := 0, false
@@ -225,9 +224,8 @@ func (h Header) Version() string {
 	return strings.TrimSpace(v + " (src " + src + ")")
 }
 
-// FullRTT reports whether latencies, in rows and raw files, are whole round trips. Builds before
-// 2026 do not say it: the argument --rtt decides. It is an error if neither is known, or they
-// contradict each other.
+// FullRTT reports whether latencies are whole round trips. Builds before 2026 do not say it: the
+// argument --rtt decides. It is an error if neither is known, or they contradict each other.
 func (h Header) FullRTT() (bool, error) {
 	arguments, reporting := strings.Fields(h.Value("cmdline")), h.Value("reporting")
 	asked := slices.ContainsFunc(arguments, func(a string) bool {
@@ -265,7 +263,7 @@ func (h Header) CheckClock(name v1alpha1.Tool, clocks tool.Clocks) error {
 	}
 	wrong := cmp.Or(clocks.CheckSteady(string(name), clocks.Monotonic), clocks.CheckTicks(string(name), hz))
 	again := h.checkRecalibration(name)
-	// Up to October 2025, the second calibration overflows after 2^64 / 10^9 ticks: the tool's own warm-up lasts so long on slow paths.
+	// Until October 2025, the second overflows at 2^64 / 10^9 ticks, in a slow path's warm-up.
 	if again != nil && wrong == nil && clocks.Raw > 0 && clocks.Ticks > math.MaxUint64/1_000_000_000 {
 		return tool.Failf("%s cannot measure a path of this length: its first calibration is right, and its second one overflowed, because its own warm-up took too long; "+
 			"use another tool, or a build of cns-sfnettest of October 2025 or later (%v)", name, again)
@@ -273,7 +271,6 @@ func (h Header) CheckClock(name v1alpha1.Tool, clocks tool.Clocks) error {
 	return cmp.Or(again, wrong)
 }
 
-// checkRecalibration returns a Failure if the second calibration contradicts the first.
 func (h Header) checkRecalibration(name v1alpha1.Tool) error {
 	for _, e := range h {
 		if e.Key == "WARNING" && strings.HasPrefix(e.Value, "tsc_hz changed") {

@@ -13,8 +13,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool/sfnt"
 )
 
-// Parse reads the raw samples. They have no times, but fill the time in order except for a few per cent, so the warm-up ends at the
-// sample at which their sum reaches it.
+// Parse reads the raw samples. They have no times, but fill the time except for a few per cent: the
+// warm-up ends where their sum reaches it.
 func (driver) Parse(c tool.Cell, out tool.Output, record, _ func(rtt, count int64)) (tool.Measurement, error) {
 	if out.ExitCode != 0 {
 		return tool.Measurement{}, sfnt.Explain(v1alpha1.ToolSfntPingpong, c, out, causes(c))
@@ -55,7 +55,6 @@ func rowOf(c tool.Cell, rows []Row) (Row, error) {
 	return rows[0], nil
 }
 
-// window passes on the samples of the measuring time and checks all.
 type window struct {
 	cell    tool.Cell
 	fullRTT bool
@@ -141,7 +140,6 @@ func figures(h sfnt.Header, r Row, fullRTT bool) []tool.Figure {
 	return h.Figures(names, r.Mean, r.Min, r.Median, r.Max, r.Percentile, r.StdDev, r.Iterations)
 }
 
-// causes returns the causes that only this tool has, or that have a different meaning for it.
 func causes(c tool.Cell) []tool.Cause {
 	noAnswer := fmt.Sprintf("no answer within %s: the path stalled, or the server hangs", replyTimeout)
 	if c.Protocol != v1alpha1.ProtocolTCP {
@@ -158,7 +156,6 @@ type Row struct {
 	Size, Mean, Min, Median, Max, Percentile, StdDev, Iterations int64
 }
 
-// columns are the names of a Row's fields in the tool's header.
 var columns = []string{"size", "mean", "min", "median", "max", "%ile", "stddev", "iter"}
 
 // ParseTable reads the tool's standard output, which has one row per measured size.
@@ -179,8 +176,7 @@ func ParseTable(output []byte) (sfnt.Header, []Row, error) {
 	return table.Header, rows, nil
 }
 
-// ParseWhole reads the tool's whole standard output of another run, with what it says of itself: whether the latencies are of
-// whole round trips.
+// ParseWhole reads another run's whole output, and whether it has whole round trips.
 func ParseWhole(output []byte) (header sfnt.Header, rows []Row, fullRTT bool, err error) {
 	if header, rows, err = ParseTable(output); err != nil || len(rows) == 0 {
 		return header, rows, false, err
@@ -194,7 +190,6 @@ func ParseWhole(output []byte) (header sfnt.Header, rows []Row, fullRTT bool, er
 	return header, rows, fullRTT, header.CheckClock(Name, tool.Clocks{})
 }
 
-// longest is the longest round trip of a result.
 const longest = time.Minute
 
 // Own returns the round trips of a row.

@@ -1,14 +1,15 @@
-// Package sfntpingpong drives sfnt-pingpong of AMD's cns-sfnettest. It is written for 1.5.0 (used for the published
+// Package sfntpingpong drives sfnt-pingpong of AMD's cns-sfnettest: 1.5.0 (used for the published
 // tables), 1.6.0-rc2 (in the published image) and later versions.
 //
 // Limits of the tool that show in the results:
-//   - Both ends must be exactly the same build. The server serves one client and ends: the first connection to its control port is
-//     taken for that client, so nothing may probe it.
-//   - Messages go over a second, ephemeral port: a NetworkPolicy must allow all ports between the two ends.
-//   - After each thousand pings there is one that is not timed, with a message on the control connection.
-//   - A lost datagram ends the measurement, after 2 s. Ends that spin without a muxer do not read the clock: then the agent's deadline
-//     ends it. A muxer avoids this at a price, measured as 2 to 3 µs of a round trip between two network namespaces, so it is used only
-//     where it was requested.
+//   - Both ends must be the same build. The server takes its control port's first connection for
+//     its only client, so nothing may probe it.
+//   - Messages go over a second, ephemeral port: a NetworkPolicy must allow all ports between the
+//     ends.
+//   - After each thousand pings, one is not timed, with a message on the control connection.
+//   - A lost datagram ends the measurement, after 2 s. Ends that spin without a muxer do not read
+//     the clock: the agent's deadline ends them. A muxer, which avoids this, adds 2 to 3 µs to a
+//     round trip between two network namespaces, so it is used only where it was requested.
 //   - Over multicast both ends send to the group, which must be in one subnet.
 package sfntpingpong
 
@@ -30,13 +31,12 @@ const (
 	rawPrefix = "raw"
 
 	// replyTimeout is how long either end waits, unless it spins without a muxer. It also prevents
-	// false results: ns overflow in 1.5.0 beyond 2.1 s, later beyond 3.7 s at 2.5 GHz, and are
-	// printed as negative or small.
+	// that ns overflow (1.5.0: 2.1 s, later 3.7 s at 2.5 GHz), which are printed as negative or
+	// small.
 	replyTimeout = 2 * time.Second
-	// ownWarmup messages are sent before measuring (since 1.6.0), and batch between two readings of
-	// the clock: the shortest measurement. slowest is the longest mean round trip with which these
-	// end before the deadline. setup is what else may wait: 10 s of retries to connect, 2 s after
-	// joining a group.
+	// ownWarmup messages precede measuring (since 1.6.0); batch are between two readings of the
+	// clock. slowest is the longest mean round trip with which these end before the deadline. setup
+	// is what else may wait: 10 s of retries to connect, 2 s after joining a group.
 	ownWarmup = 10_000
 	batch     = 1_000
 	slowest   = 10 * time.Millisecond

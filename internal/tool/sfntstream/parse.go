@@ -128,7 +128,6 @@ func warnings(r row, w *window, late int64) []string {
 	return out
 }
 
-// causes returns the causes that only this tool has, or that have a different meaning for it.
 func causes(c tool.Cell) []tool.Cause {
 	refused := func(size int32) string { return fmt.Sprintf("msg_len=%d errno=(111 ", size) }
 	return []tool.Cause{
@@ -161,9 +160,9 @@ func parseSample(line []byte) (s sample, ok bool) {
 	return s, len(line) == 0
 }
 
-// window passes on the samples of the measuring time and keeps what is needed to check them and to count the missing messages. As long as
-// the sender has not restarted its schedule, message n should have been sent n intervals after the first, so every sample identifies its
-// message.
+// window passes on the samples of the measuring time and keeps what checks them and counts what is
+// missing. Until the sender restarts its schedule, message n is due n intervals after the first, so
+// that every sample identifies its message.
 type window struct {
 	schedule
 	row row
@@ -174,12 +173,12 @@ type window struct {
 	interval float64
 	// from and to bound the measuring time, first and last its messages.
 	from, to, first, last int64
-	// round is the time after which the tool's ns wrap to 0: it keeps a product of ticks and 10⁹ modulo 2⁶⁴, which is 7.4 s at 2.5 GHz.
-	// rounds is the number of wraps so far.
+	// round is when the tool's ns wrap to 0: it keeps ticks times 10⁹ modulo 2⁶⁴, 7.4 s at 2.5 GHz.
+	// rounds counts the wraps so far.
 	round  float64
 	rounds int64
-	// latest is the greatest lateness that can be recognized: it is kept modulo 2³² ticks, 1.7 s at 2.5 GHz, and a value in the last
-	// quarter of these is taken for an overflow.
+	// latest is the greatest recognizable lateness: it is kept modulo 2³² ticks, 1.7 s at 2.5 GHz,
+	// of which the last quarter is taken for an overflow.
 	latest int64
 
 	// count, least, most are of all round trips; recorded were passed on.
@@ -287,7 +286,6 @@ func (w *window) addLine(number int, line []byte) error {
 	return nil
 }
 
-// onSchedule reports whether the sender has kept its initial schedule.
 func (w *window) onSchedule() bool { return w.row.restarts() == 0 }
 
 // unroll converts a counter's time to that since the first message, by successive samples.
@@ -327,7 +325,7 @@ func (w *window) check() error {
 }
 
 // lost is the number of messages to be timed, due in the measuring time and sent, but not answered;
-// unsent of all due in it that a late sender did not send. After a restart of the schedule, it is
+// unsent of those due that a late sender did not send. After a restart of the schedule it is
 // unknown when messages were due: lost is then the whole run's, as far as the rate tells.
 func (w *window) lost() (lost, unsent int64) {
 	// At least this many were sent: the rate is rounded down.

@@ -1,27 +1,30 @@
-// Package sfntstream drives sfnt-stream of AMD's cns-sfnettest: UDP messages at a rate. It is written for 1.6.0-rc2 (in
-// the published image) and later versions.
+// Package sfntstream drives sfnt-stream of AMD's cns-sfnettest: UDP messages at a rate. It is
+// written for 1.6.0-rc2 (in the published image) and later versions.
 //
 // The tool reports round trips of the cell's size, with answers of 48 bytes that over multicast go
-// to the sender alone. By default it subtracts half of an idle path's mean round trip
-// (return_latency in its header); with --rtt nothing.
+// to the sender alone. By default it subtracts half of an idle path's mean round trip; with --rtt
+// nothing.
 //
-// By default it times one message per ms. The driver requests as many answers as the tool can
-// handle: all, up to 900,000 in a run, or else every second, third and so on. The tool puts its
-// samples on the stack twice, where a million cause a segmentation fault.
+// By default it times one message per ms. The driver requests all answers, up to 900,000 in a run,
+// or else every second, third and so on: samples are on the stack twice, where a million are too
+// many.
 //
 // A round trip counts from when the message should have been sent, or was, by the sender's last
 // reading of the clock: while it catches up, a burst counts from its first message.
 //
 // Limits of the tool that show in the results:
-//   - Both ends must be exactly the same build. The server serves one client and ends: the first connection to its control port is
-//     taken for that client, so nothing may probe it.
-//   - The sender always polls the clock and has a CPU of its own; Cell.Wait and Cell.Muxer apply to the receivers.
-//   - Receivers that spin or use a muxer give up after 100 ms without a message. Receivers that sleep in recv survive it.
-//   - A sender that is delayed by more than 0.6 s restarts its schedule, which the tool counts: that delay is not among the samples.
-//     (By default it restarts when it is 100 messages late, and thereby hides most delays.)
+//   - Both ends must be the same build. The server takes its control port's first connection for
+//     its only client, so nothing may probe it.
+//   - The sender polls the clock on its own CPU; Cell.Wait and Cell.Muxer apply to the receivers.
+//   - Receivers give up after 100 ms without a message, unless they sleep in recv.
+//   - A sender delayed by more than 0.6 s restarts its schedule, which is counted: that delay is
+//     not among the samples. (By default it restarts 100 messages late, and thereby hides most
+//     delays.)
 //   - A lost datagram ends the measurement only before it begins, in the tool's own warm-up.
-//   - A group must be in one subnet. Messages and answers go over ephemeral ports: a NetworkPolicy must allow all ports between the ends.
-//   - Onload performs best with one stack for each of the client's two threads: EF_STACK_PER_THREAD=1.
+//   - A group must be in one subnet. Messages and answers go over ephemeral ports: a NetworkPolicy
+//     must allow all ports between the ends.
+//   - Onload performs best with a stack for each of the client's two threads:
+//     EF_STACK_PER_THREAD=1.
 package sfntstream
 
 import (
@@ -51,8 +54,7 @@ const (
 	recordSize = 3*24 + 2*4
 
 	// patience is how late the schedule restarts; the counter has 2³² ticks, 0.86 s at 5 GHz.
-	patience = 600 * time.Millisecond
-	// leastPercent of the rate must be reached.
+	patience     = 600 * time.Millisecond
 	leastPercent = 90
 	// answerSize is the size of each answer, and of the messages with which the idle path is timed.
 	answerSize = 48
@@ -107,8 +109,8 @@ func (d driver) Client(c tool.Cell, t tool.Target) tool.Command {
 }
 
 type schedule struct {
-	// ms is how long it sends: slightly beyond the measuring time, so that later messages, and the number of messages sent, which is
-	// known only from an integer rate, show losses at its end.
+	// ms is how long it sends: slightly beyond the measuring time, so that later messages, and the
+	// number sent, known only from an integer rate, show losses at its end.
 	ms int64
 	// every is the number of messages of which one is timed.
 	every int64

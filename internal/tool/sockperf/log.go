@@ -50,14 +50,12 @@ func readLog(r io.Reader, add func(row) error) error {
 }
 
 type log struct {
-	add func(row) error
-	// lines and rows are the numbers of lines and rows read so far.
+	add         func(row) error
 	lines, rows int64
 	// within is true from the rows' head to the rule that ends them; ended is true after that rule.
 	within, ended bool
 }
 
-// read reads whole lines and counts the lines without an error.
 func (l *log) read(lines []byte) error {
 	for len(lines) > 0 && !l.ended {
 		if l.within {
@@ -87,9 +85,9 @@ func (l *log) read(lines []byte) error {
 	return nil
 }
 
-// parseRow reads the line "packet, txTime(sec), rxTime(sec), latency(usec)" at the start of lines and returns its length, or 0 if it is
-// not such a line. The difference of the two times is the round trip to the ns; the fourth column, which repeats it whole or half, is
-// checked against it.
+// parseRow reads the line "packet, txTime(sec), rxTime(sec), latency(usec)" at the start of lines
+// and returns its length, or 0. The difference of the times is the round trip to the ns, against
+// which the fourth column, which repeats it whole or half, is checked.
 func parseRow(lines []byte) (index int64, r row, length int) {
 	var latency int64
 	rest := lines
@@ -115,5 +113,4 @@ func parseRow(lines []byte) (index int64, r row, length int) {
 	return index, r, len(lines) - len(rest) + 1
 }
 
-// near allows for the rounding of floats in the tool.
 func near(a, b int64) bool { return a-b >= -2 && a-b <= 2 }

@@ -78,8 +78,8 @@ func (driver) Parse(c tool.Cell, out tool.Output, record, actual func(rtt, count
 		m.Start, m.Lost = tool.StartIntended, r.dropped
 		err = r.readRows(c, out, &m, record, actual)
 	default:
-		// The end of the run interrupted the one message without an answer, after the measuring time. A ping-pong ends with a lost message,
-		// unless another answer arrives twice: from then on, it sends messages before it has the answer to the last.
+		// The end interrupted the one message without an answer. A ping-pong ends with a lost
+		// message, unless an answer arrives twice: then it sends before it has the last one.
 		m.Lost = max(r.sent-r.received-1, 0)
 		if err = r.readRows(c, out, &m, record, actual); err == nil && r.duplicated > 0 {
 			err = tool.Fail(v1alpha1.OutcomeSamplesMissing, "%d answers arrived twice: from the first on, sockperf had several messages on the way; "+
@@ -132,8 +132,8 @@ func (r *report) readRows(c tool.Cell, out tool.Output, m *tool.Measurement, rec
 		r.outOfOrder, r.skipped+w.unknown))
 }
 
-// head returns how much of the warm-up is over, at most, when the log begins. It is read from the report, because builds differ: 3.6 to
-// 3.8 on arm64 leave nothing out. It is unknown if hardly any message is missing, because the end of the run may be silent.
+// head returns how much of the warm-up is over, at most, when the log begins: builds differ (3.6 to
+// 3.8 on arm64 leave nothing out). Unknown if hardly any is missing: the end may be silent.
 func (r *report) head() time.Duration {
 	if r.sent-r.due < 3 {
 		return 0
@@ -158,8 +158,8 @@ func (r *report) checkRate(rate int32) error {
 	return nil
 }
 
-// mostBehind is how far the sender may be behind its schedule at the end of the run if rows are missing, besides mostMessagesBehind
-// messages: the report has the time in milliseconds.
+// mostBehind, besides mostMessagesBehind, is how far the sender may be late in the end with missing
+// rows: the report has the time in milliseconds.
 const mostBehind, mostMessagesBehind = 2 * time.Millisecond, 3
 
 // checkBehind refuses a sender that fell behind for good while rows are missing: gaps do not show
@@ -236,13 +236,11 @@ func version(said string) string {
 	return ""
 }
 
-// count is a number of messages as the tool printed it, and the field that it is stored in.
 type count struct {
 	of   *int64
 	text string
 }
 
-// seconds parses a time in seconds, up to a day.
 func seconds(text string) (time.Duration, error) {
 	s, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(s > 0 && s <= 86_400) {
@@ -251,7 +249,6 @@ func seconds(text string) (time.Duration, error) {
 	return time.Duration(math.Round(s * float64(time.Second))), nil
 }
 
-// read parses how long the tool sent, and counts.
 func (r *report) read(ran string, counts ...count) error {
 	var err error
 	if r.ran, err = seconds(ran); err != nil {
@@ -276,17 +273,16 @@ type window struct {
 	rows, recorded int64
 	// first and last are the times at which the first and the last message of the log were sent.
 	first, last int64
-	// pending is the last row, which is passed on when the next one shows whether it was late, and behind by how much, in ns. latest is
-	// the largest such number that counts.
+	// pending is the last row, passed on when the next shows whether it was late; behind is by how
+	// much, in ns, latest the most that counts.
 	pending        row
 	behind, latest int64
-	// settled is true after the first message of an open loop that was not sent early. Before, the schedule is not known; unknown is the
-	// number of messages of the measuring time from before.
+	// settled: a message of an open loop was not early. Before, the schedule is unknown; unknown
+	// counts the measuring time's messages from before.
 	settled bool
 	unknown int64
 }
 
-// from and to bound the measuring time.
 func (w *window) from() int64 { return w.first + int64(max(w.cell.Warmup-w.head, 0)) }
 func (w *window) to() int64   { return w.from() + int64(w.cell.Duration) }
 
@@ -308,8 +304,8 @@ func (w *window) add(r row) error {
 }
 
 // follow passes on an open loop's pending row, by the time to the next message. The schedule is
-// absolute: a stalled sender hurries, so each row shows when it was due, if it was once on time. If
-// rows are missing, a gap stands for them, and for a stall only if the sender then hurries.
+// absolute: a stalled sender hurries, so that rows show when they were due, once one was on time.
+// Of missing rows, a gap is a stall only if the sender then hurries.
 func (w *window) follow(wait int64) {
 	if !w.cell.OpenLoop() {
 		w.flush()
@@ -470,8 +466,8 @@ func (r *report) bits(c tool.Cell, messages int64) float64 {
 	return float64(messages) * float64(c.MessageSize) * 8 / r.ran.Seconds()
 }
 
-// countReceived returns how many messages the server received, -1 when its output was not kept. A server that printed nothing had ended
-// before, or hung: the number is then unknown.
+// countReceived returns how many messages the server received, -1 without its output. One that
+// printed nothing had ended before, or hung: the number is then unknown.
 func countReceived(server []byte) (int64, error) {
 	if server == nil {
 		return -1, nil

@@ -1,31 +1,36 @@
-// Package sockperf drives sockperf: ping-pong, under-load (messages at a rate) and throughput (a stream). It is written
-// for 3.7, as packaged by Debian.
+// Package sockperf drives sockperf: ping-pong, under-load (messages at a rate) and throughput (a
+// stream). It is written for 3.7, as packaged by Debian.
 //
 // Limits of the tool that show in the results:
 //   - IPv4 only.
-//   - Two seconds pass between the client's start and its first message, and a tenth at its end. It measures whole seconds only.
-//   - It does not report the first 400 ms and the last 50 ms of a run with answers, except for versions before 3.9 on arm64.
-//   - Its clock is the CPU's counter, which it calibrates once. A run that is not as long as requested by that clock fails.
+//   - The first message is sent after two seconds, a tenth passes at the end. It measures whole
+//     seconds.
+//   - It leaves out the first 400 ms and the last 50 ms of a run with answers; not before 3.9 on
+//     arm64.
+//   - Its clock is the CPU's counter, calibrated once. A run of another length by that clock fails.
 //   - Its exit code is meaningless: 0 with a refused connection, 0 without any answer.
-//   - Muxers can be chosen only in a file of addresses, which must be a regular file; arguments alone are not enough.
+//   - Muxers can be chosen only in a file of addresses, which must be a regular file.
 //
 // Ping-pong: a lost datagram ends it, because the client waits until its time ends.
 //
 // Under-load:
-//   - One thread of the client sends, another receives, each on a CPU of its own. The sender polls the clock between
-//     two messages, whatever Cell.Wait is: that applies to the receiver and the server.
-//   - The schedule is absolute and never reset, so the log shows when a message should have been sent (tool.StartIntended). This is an
-//     estimate for messages around one that was lost, because the rows have no sequence numbers, and up to a tick of the tool's clock
-//     too late for each message since the sender was last on time.
-//   - Messages without an answer are counted, not located: Measurement.Lost covers the whole log, and tends to be too high.
-//   - Answers that arrive out of order are left out of the log, and are mostly the fast ones: Measurement.Unrecorded. So are messages
-//     that could not be sent when they were due. With more than 10 % of them the run fails.
-//   - The interval is a whole number of nanoseconds, rounded down: 23,000 a second become 23,000.1, 7 million 7.04.
+//   - One thread of the client sends, another receives, each on its own CPU. The sender polls the
+//     clock, whatever Cell.Wait is: that applies to the receiver and the server.
+//   - The schedule is absolute, so that the log shows when a message should have been sent
+//     (tool.StartIntended): an estimate around a lost one, because rows have no sequence numbers,
+//     and up to a tick of the tool's clock too late for each message since the sender was last on
+//     time.
+//   - Unanswered messages are only counted: Measurement.Lost is the whole log's, and tends to be
+//     too high.
+//   - Answers out of order, mostly fast ones, are left out of the log: Measurement.Unrecorded. So
+//     are messages that could not be sent when due. With more than 10 % of them the run fails.
+//   - The interval is whole nanoseconds, rounded down: 23,000 a second become 23,000.1, 7 million
+//     7.04.
 //
 // Throughput:
 //   - There is no warm-up: the tool counts from its first message on.
-//   - Only the server reports what arrived, when it is interrupted (Command.Interrupt, Output.Server), including messages that were in
-//     flight at the end.
+//   - Only the server reports what arrived, when it is interrupted (Command.Interrupt,
+//     Output.Server), with messages in flight at the end.
 package sockperf
 
 import (
@@ -88,9 +93,10 @@ func (driver) Listens(c tool.Cell) v1alpha1.Protocol {
 }
 
 // Client measures one cell. Of the options that are not used:
-//   - --no-rdtsc is broken in 3.7: it multiplies head and tail by the TSC's rate in GHz. (It would avoid a calibration of the TSC, which
-//     is accurate to some 10 ppm on a quiet CPU.)
-//   - --dontwarmup and --pre-warmup-wait concern multicast and a sleep in addition to the fixed one.
+//   - --no-rdtsc is broken in 3.7: it multiplies head and tail by the TSC's rate in GHz. (It would
+//     avoid a calibration, accurate to some 10 ppm on a quiet CPU.)
+//   - --dontwarmup and --pre-warmup-wait concern multicast and a sleep in addition to the fixed
+//     one.
 //   - --timeout is for select, poll and epoll, and ends nothing: the tool calls them again.
 func (driver) Client(c tool.Cell, t tool.Target) tool.Command {
 	mode := "ping-pong"
@@ -140,7 +146,7 @@ func path(c tool.Cell, t tool.Target, own string) []string {
 	return append([]string{"-i", address, "-p", strconv.Itoa(t.Port)}, more...)
 }
 
-// group returns the cell's group, or one of 65,536 that both ends choose by the key of the run: messages of other runs would be
+// group returns the cell's group, or one of 65,536 by the run's key: other runs' messages would be
 // received, and a client that two servers answer gives up.
 func group(c tool.Cell, t tool.Target) string {
 	if c.MulticastGroup != "" {
@@ -170,8 +176,8 @@ func messages(c tool.Cell) int64 {
 	return fastest
 }
 
-// Deadline allows for the first sleep and for sorting and writing the log: as long as the run, or 4
-// µs per message. Only a connection without answers, or a stuck stream, needs it.
+// Deadline allows for the first sleep and for the log: as long as the run, or 4 µs per message.
+// Only a connection without answers, or a stuck stream, needs it.
 func (driver) Deadline(c tool.Cell) time.Duration {
 	const starting, writing = 15 * time.Second, 4 * time.Microsecond
 	run := runTime(c)
