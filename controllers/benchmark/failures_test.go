@@ -110,7 +110,7 @@ func TestStartTrouble(t *testing.T) {
 		},
 		"a device that is still being reset": {
 			events: []corev1.Event{event("FailedCreatePodSandBox", `error adding container to network "sf-vf": pci address 0000:3b:02.0 is already allocated`)},
-			want:   v1alpha1.OutcomeNetworkFailed, wantMessage: []string{"already allocated", "on b", "restart the node's container runtime"},
+			want:   v1alpha1.OutcomeNetworkFailed, wantMessage: []string{"already allocated", "on b", "/var/lib/cni/sriov/pci"},
 		},
 		"a network that Multus does not find": {
 			events: []corev1.Event{event("NoNetworkFound", "cannot find a network-attachment-definition (sf-vf) in namespace (perf)")},

@@ -70,7 +70,7 @@ var disturbances = []struct {
 		"devices interrupt the isolated CPU: some µs each", "boot with irqaffinity=LIST of the reserved CPUs, let irqbalance ban the isolated ones, or on OpenShift annotate pods with irq-load-balancing.crio.io: disable"}},
 	{"cpu-quota", "cgroup.cpu-max", func(_ *result.Inspection, value string) bool { return !strings.HasPrefix(value, "max") }, advice{
 		"the quota stops a busy process until the next period of 100 ms; kubelets before 1.33 also limit exclusive CPUs",
-		"update the kubelet, set cpuCFSQuota: false in its configuration, or with CRI-O annotate pods with cpu-quota.crio.io: disable"}},
+		"update the kubelet, or with CRI-O annotate pods with cpu-quota.crio.io: disable; cpuCFSQuota: false of the kubelet lifts the CPU limits of all pods of the node"}},
 }
 
 func disturbed(i *result.Inspection) []Line {

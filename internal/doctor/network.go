@@ -78,7 +78,7 @@ func device(o Observed, n Node, name string) []Line {
 		return bad.warn(name, "%d are in use, and only %s are allocatable", used, allocatable.String())
 	case o.Unseen["pods"] == "" && used == allocatable.Value():
 		bad.effect = "benchmarks wait until one is free"
-		bad.remedy = "delete the pods that use them, or create more VFs"
+		bad.remedy = "wait for the end of the pods that use them, or drain the node and create more VFs"
 		return bad.warn(name, "all %s are in use", allocatable.String())
 	case claimed:
 		return good(name, "%s of DeviceClass %s, %d in use", allocatable.String(), class, used)
@@ -223,10 +223,10 @@ func attachedInterface(o Observed, l Look) []Line {
 			warn(l.Network, "%s", found)
 	case i.Fact("nic.coalesce.adaptive-rx") == "1" || usecs >= longCoalescing:
 		return advice{"the NIC delays interrupts to collect more messages, which delays kernel sockets that block; spinning processes and Onload are hardly affected",
-			"`ethtool -C PF adaptive-rx off rx-usecs 0` on the node, if latency matters more than load"}.
+			"`ethtool -C INTERFACE adaptive-rx off rx-usecs 0` on the node, if latency matters more than load; a VF has its own setting, which can be changed while no pod has the VF"}.
 			warn(l.Network, "%s; interrupts wait up to %d µs%s", found, usecs, map[bool]string{true: ", adaptively"}[i.Fact("nic.coalesce.adaptive-rx") == "1"])
 	case i.Fact("nic.feature.rx-lro") == "on":
-		return advice{"the NIC merges TCP segments before the kernel sees them, which delays small messages", "`ethtool -K PF lro off` on the node"}.
+		return advice{"the NIC merges TCP segments before the kernel sees them, which delays small messages", "`ethtool -K INTERFACE lro off` on the node; a VF has its own setting, which can be changed while no pod has the VF"}.
 			warn(l.Network, "%s; LRO is on", found)
 	}
 	return good(l.Network, "%s", found)

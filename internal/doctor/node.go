@@ -39,7 +39,7 @@ func nodeState(_ Observed, n Node) []Line {
 	switch {
 	case node.Spec.Unschedulable:
 		bad.effect = "no benchmark starts there, unless its template tolerates it"
-		bad.remedy = fmt.Sprintf("`kubectl uncordon %s`", node.Name)
+		bad.remedy = fmt.Sprintf("when its maintenance is over: `kubectl uncordon %s`", node.Name)
 		if n.Named {
 			return bad.warn("", "cordoned")
 		}
@@ -97,7 +97,7 @@ func lacksCPU(t *pods.Trouble) bool {
 // cpuManager checks whether a guaranteed pod got whole CPUs that a pod without them may not use.
 func cpuManager(_ Observed, n Node) []Line {
 	bad := advice{"other processes of the node share the CPU with the tool: stalls of milliseconds in the tail; results do not verify",
-		"set cpuManagerPolicy: static and reservedSystemCPUs in the kubelet's configuration, remove its cpu_manager_state, and restart it"}
+		"drain the node, stop the kubelet, set cpuManagerPolicy: static and reservedSystemCPUs, remove /var/lib/kubelet/cpu_manager_state, and start the kubelet (docs/prepare-nodes.md)"}
 	for _, l := range n.Looks {
 		if l.Inspection == nil || l.Kind == KindShared {
 			continue

@@ -90,7 +90,7 @@ func unscheduled(p *corev1.Pod, c corev1.PodCondition) Trouble {
 var unschedulable = []cause{
 	{"Insufficient", "free what the message names, or request less"},
 	{"cannot allocate", "free the devices that it claims, or claim fewer"},
-	{"untolerated taint", "tolerate the taint in spec.placement, or wait until who set it removes it"},
+	{"untolerated taint", "tolerate the taint in spec.pods.tolerations, or wait until who set it removes it"},
 	{"unschedulable", "the node is cordoned: uncordon it when its maintenance is over"},
 	{"Too many pods", "the node has its most pods: remove some, or raise maxPods of its kubelet"},
 	{"node affinity", "look whether the node still exists under its name"},
@@ -138,7 +138,7 @@ var causes = []cause{
 	{"file of whereabouts", "let the pods of whereabouts run on the node: they write the kubeconfig that its plugin reads"},
 	{"file of physfn", "check that the VF still exists on the node, and restart the device plugin"},
 	{"no such file", "find the component that writes the named file on the node, and restart its pod there"},
-	{"already allocated", "wait until the pod that used the device is deleted; if no pod uses it, restart the node's container runtime"},
+	{"already allocated", "wait until the pod that used the device is deleted; if no pod uses it, delete the network namespace that /var/lib/cni/sriov/pci/ADDRESS on the node names (ip netns delete)"},
 	{"", "check spec.network and the CNI plugins of the node"},
 }
 

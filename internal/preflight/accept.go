@@ -470,7 +470,7 @@ func networkExists(o Observed, v v1alpha1.Variant) *Rejection {
 func networkIsOwn(o Observed, v v1alpha1.Variant) *Rejection {
 	if n := o.Networks[v.Name]; n != nil && v.Network.IPAM() != nil && n.Found && !n.Own {
 		return rejectf(v1alpha1.ReasonNetworkNameTaken, memberPath(o, v)+".ipam",
-			"the operator would create NetworkAttachmentDefinition %s, which exists and does not belong to this benchmark; delete it, use it by networkRef, or give the benchmark another name",
+			"the operator would create NetworkAttachmentDefinition %s, which exists and does not belong to this benchmark; use it by networkRef, give the benchmark another name, or delete it if nothing uses it",
 			n.Name)
 	}
 	return nil

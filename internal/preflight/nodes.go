@@ -226,12 +226,12 @@ func newChoice(o Observed, role string) *choice {
 	})
 	c.filter(v1alpha1.ReasonNodeNotReady, c.untolerated, func(first *corev1.Node, _ []*corev1.Node) string {
 		if c.untolerated(first) == whyCordoned {
-			return fmt.Sprintf("uncordon node %s, or tolerate %s in spec.pods.tolerations", first.Name, corev1.TaintNodeUnschedulable)
+			return fmt.Sprintf("uncordon node %s when its maintenance is over, or tolerate %s in spec.pods.tolerations", first.Name, corev1.TaintNodeUnschedulable)
 		}
 		if t := UntoleratedTaint(first, c.tolerations()); Passing(t.Key) != "" {
 			return fmt.Sprintf("%s; wait, or tolerate it in spec.pods.tolerations", Passing(t.Key))
 		}
-		return fmt.Sprintf("remove the taint from node %s, or tolerate it in spec.pods.tolerations", first.Name)
+		return fmt.Sprintf("tolerate the taint in spec.pods.tolerations, or remove the taint from node %s if no workload needs it", first.Name)
 	})
 	c.filter(v1alpha1.ReasonNodeDraining, c.draining, c.drainingCure)
 	c.filter(v1alpha1.ReasonNodeNotSynced, c.notSynced, c.notSyncedCure)
@@ -501,11 +501,11 @@ func (c *choice) busyCure(n *corev1.Node, _ []*corev1.Node) string {
 	has := amount(a.name, n.Status.Allocatable[a.name])
 	switch {
 	case a.name == corev1.ResourcePods:
-		return fmt.Sprintf("node %s runs %d of %d pods; delete one, wait for its end, or select other nodes", n.Name, used, has)
+		return fmt.Sprintf("node %s runs %d of %d pods; move one to another node, wait for its end, or select other nodes", n.Name, used, has)
 	case a.device && used > has:
 		return fmt.Sprintf("pods on node %s use %d of %d %s: its device plugin was started again and did not find those in use; end these pods and restart the device plugin there, or select other nodes",
 			n.Name, used, has, a.name)
 	}
-	return fmt.Sprintf("on node %s, pod %s uses most of it, %s of %s; delete the pod, wait for its end, or select other nodes",
+	return fmt.Sprintf("on node %s, pod %s uses most of it, %s of %s; move the pod to another node, wait for its end, or select other nodes",
 		n.Name, most.Name, a.quantity(most.Requests[a.name]), a.quantity(has))
 }

@@ -374,7 +374,7 @@ func TestNodes(t *testing.T) {
 			nodes:       []corev1.Node{good("a")},
 			change:      []func(*Observed){pods(pod("a", "x", "cpu=1"), pod("a", "z", vf+"=1"), pod("a", "y", vf+"=1"), pod("b", "elsewhere", vf+"=9"))},
 			wantReason:  v1alpha1.ReasonNodeBusy,
-			wantMessage: []string{"spec.placement.client: node a: no free amd.com/sf_vf; on node a, pod perf/y uses most of it, 1 of 2; delete the pod"},
+			wantMessage: []string{"spec.placement.client: node a: no free amd.com/sf_vf; on node a, pod perf/y uses most of it, 1 of 2; move the pod to another node"},
 		},
 		"CPUs that are taken, in part": {
 			nodes:       []corev1.Node{good("a")},

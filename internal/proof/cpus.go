@@ -98,7 +98,7 @@ func (e endpoint) usesMoreCPUs() bool {
 
 // cpusChosen checks that a CPU manager chose the CPUs: those that pods share may be as many.
 func cpusChosen(e endpoint) finding {
-	const advice = "set cpuManagerPolicy: static in the kubelet's configuration"
+	const advice = "set cpuManagerPolicy: static and reservedSystemCPUs for the kubelet as docs/prepare-nodes.md says: it does not start with the state of another policy"
 	expected := "1 exclusive CPU"
 	asked := e.cpus()
 	if asked != 1 {
@@ -132,7 +132,7 @@ func cpusChosen(e endpoint) finding {
 		return unknown(expected, found, advice)
 	}
 	if allowed.Size() >= online.Size() {
-		return failed(expected, found, "reserve CPUs for other pods (the kubelet's reservedSystemCPUs), and "+advice)
+		return failed(expected, found, "reserve CPUs for other pods: "+advice)
 	}
 	if offline := allowed.Difference(online); !offline.IsEmpty() {
 		return unknown(expected, fmt.Sprintf("%s, though CPU %s is not online", found, offline), advice)
@@ -268,7 +268,7 @@ func siblingsAgree(e endpoint, told string) bool {
 func cpuQuota(e endpoint) finding {
 	const (
 		expected = "no CFS quota at any level, or never throttled"
-		advice   = "disable the quota in the kubelet (cpuCFSQuota: false, or feature gate DisableCPUQuotaWithExclusiveCPUs) or in CRI-O (pods.annotations, cpu-quota.crio.io)"
+		advice   = "let the kubelet set no quota for exclusive CPUs (since 1.33, feature gate DisableCPUQuotaWithExclusiveCPUs), or CRI-O (pods.annotations, cpu-quota.crio.io); the kubelet's cpuCFSQuota: false lifts the CPU limits of all pods of the node"
 	)
 	limit, found := quota(e.own)
 	elapsed, stolen := e.own.Deltas["elapsed-ms"]*1000, e.own.Deltas["cpu.steal-ms"]*1000
@@ -459,7 +459,7 @@ func (w workload) interrupts() finding {
 func (w workload) cpuQuota() finding {
 	const (
 		expected = "no CFS quota, or never throttled"
-		advice   = "remove the CPU limit, or let the kubelet set none for exclusive CPUs (since 1.33; before, cpuCFSQuota: false)"
+		advice   = "let the kubelet set no quota for exclusive CPUs (since 1.33; before, cpuCFSQuota: false lifts the CPU limits of all pods of the node); a pod without exclusive CPUs needs no CPU limit"
 	)
 	limit, found := quota(w.own)
 	delay := time.Duration(0)

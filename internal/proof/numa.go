@@ -35,12 +35,15 @@ func cpusOnNUMANode(e endpoint) finding {
 func numaLocal(e endpoint) finding {
 	expected := fmt.Sprintf("CPU on the NUMA node of %s", orNotKnown(e.own.Interface))
 	advice := "set topologyManagerPolicy: single-numa-node in the kubelet's configuration"
+	alignWith := "let network." + strings.ToLower(string(e.network().Type)) + ".alignWith name "
 	borrowed := e.network().AlignWith()
 	switch {
 	case borrowed != "" && e.own.Facts["numa.borrowed"] == known(e.own.CPUNUMANode, 0):
-		advice = "let network." + strings.ToLower(string(e.network().Type)) + ".alignWith name devices of the NIC of the interface"
+		advice = alignWith + "devices of the NIC of the interface"
+	case e.network().Type == v1alpha1.NetworkPod:
+		advice = "set placement.numaPolicy to Preferred: no setting aligns CPUs with the pod network"
 	case borrowed == "" && !e.network().Type.HasDevice():
-		advice = "set alignWith in the network to a resource of devices of the NIC, or set placement.numaPolicy to Preferred"
+		advice = alignWith + "a resource of devices of the NIC, or set placement.numaPolicy to Preferred"
 	}
 	cpu, nic := e.own.CPUNUMANode, e.own.DeviceNUMANode
 	iface := orNotKnown(e.own.Interface)
@@ -68,7 +71,7 @@ func numaLocal(e endpoint) finding {
 	case v1alpha1.ProofProved:
 		if byName && !e.own.OneNUMANode() {
 			if found += ", by its name"; e.numaPolicy() == v1alpha1.NUMARequired {
-				return unknown(expected, found, "let network.alignWith name devices of the NIC, which confirm its NUMA node, or set placement.numaPolicy to Preferred")
+				return unknown(expected, found, alignWith+"devices of the NIC, which confirm its NUMA node, or set placement.numaPolicy to Preferred")
 			}
 			return noted(found)
 		}

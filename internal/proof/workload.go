@@ -194,7 +194,7 @@ func (w workload) memoryLocal() finding {
 		bytes := w.Memory[node]
 		if on, err := result.ParseCPUs(node); bytes > 0 && (err != nil || !on.IsSubsetOf(list)) {
 			judge = func(expected, found string) finding {
-				return failed(expected, found, "set memoryManagerPolicy: Static and topologyManagerPolicy: single-numa-node in the kubelet's configuration, and start the pod again: the kernel does not move memory back")
+				return failed(expected, found, "set memoryManagerPolicy: Static with reservedMemory, and topologyManagerPolicy: single-numa-node, for the kubelet, on a drained node without the old memory_manager_state; then start the pod again: the kernel does not move memory back")
 			}
 		}
 		told = append(told, fmt.Sprintf("%d KiB on %s", bytes>>10, node))

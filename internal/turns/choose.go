@@ -280,7 +280,7 @@ func (s *Snapshot) unusable(node *corev1.Node, role string) obstacle {
 	case taint.Key == controlPlane:
 		return obstacle{message: why + ": exclude control planes in spec.nodeSelector, or tolerate the taint in spec.template.spec.pods.tolerations", lasting: true}
 	}
-	return obstacle{message: why + "; remove the taint, or tolerate it in spec.template.spec.pods.tolerations", lasting: true}
+	return obstacle{message: why + "; tolerate the taint in spec.template.spec.pods.tolerations, or remove the taint if no workload needs it", lasting: true}
 }
 
 const controlPlane = "node-role.kubernetes.io/control-plane"

@@ -426,7 +426,7 @@ func TestChooseSaysWhatNodesWaitFor(t *testing.T) {
 		unmeasurable, overlong bool
 	}{
 		"a control plane that the template does not tolerate": {time.Minute, tainted(controlPlane), "exclude control planes in spec.nodeSelector", true, false},
-		"a taint of a user":                  {time.Minute, tainted("dedicated"), "tainted with dedicated; remove the taint, or tolerate it", true, false},
+		"a taint of a user":                  {time.Minute, tainted("dedicated"), "tainted with dedicated; tolerate the taint in spec.template.spec.pods.tolerations, or remove the taint if no workload needs it", true, false},
 		"a taint of Cilium":                  {time.Minute, tainted("node.cilium.io/agent-not-ready"), "tainted with node.cilium.io/agent-not-ready: Cilium starts its agent on the node", false, false},
 		"a taint of Cilium for an hour":      {time.Hour, tainted("node.cilium.io/agent-not-ready"), "Cilium starts its agent", false, true},
 		"a taint of the autoscaler":          {time.Minute, tainted("ToBeDeletedByClusterAutoscaler"), "about to delete the node", false, false},
