@@ -108,6 +108,10 @@ demo-debian13: ## As root: make demo in the root file system of a new Debian 13,
 demo-container: look ## As root: make demo and make cluster-down in a container as Docker makes it, without Docker; nothing is left behind.
 	go run ./test/container
 
+.PHONY: interruptions
+interruptions: look ## As root: each of the three demos, interrupted at five random moments, and make cluster-down: nothing is left behind.
+	$(SUITE) interruptions
+
 .PHONY: unit
 unit: ## Unit tests; no root needed.
 	$(SUITE) unit

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -62,6 +64,75 @@ func Scratch(ctx context.Context, name string) (dir string, release func(), err 
 		_ = os.RemoveAll(dir) // if this fails, the next process removes it
 		unlock()
 	}, nil
+}
+
+// temporary begins the names of folders of Temporary.
+const temporary = "tailgate-temporary-"
+
+// Temporary returns a new folder in another one, such as os.TempDir(), and a function that removes it. If the process is killed,
+// RemoveTemporary removes the folder.
+func Temporary(parent string) (dir string, remove func(), err error) {
+	fresh, err := os.MkdirTemp(parent, "tailgate-new-")
+	if err != nil {
+		return "", nil, fmt.Errorf("making a temporary folder: %w", err)
+	}
+	// It has its lock before it has the name by which RemoveTemporary finds it.
+	dir = filepath.Join(parent, temporary+filepath.Base(fresh))
+	unlock, err := lockFolder(fresh)
+	if err == nil {
+		err = os.Rename(fresh, dir)
+	}
+	if err != nil {
+		return "", nil, errors.Join(fmt.Errorf("making a temporary folder: %w", err), os.RemoveAll(fresh))
+	}
+	return dir, func() {
+		_ = os.RemoveAll(dir) // RemoveTemporary tries again.
+		unlock()
+	}, nil
+}
+
+// RemoveTemporary removes what killed processes left of Temporary in a folder.
+func RemoveTemporary(parent string) error {
+	dirs, err := filepath.Glob(filepath.Join(parent, temporary+"*"))
+	for _, dir := range dirs {
+		if unlock, used := lockFolder(dir); used == nil {
+			err = errors.Join(err, os.RemoveAll(dir))
+			unlock()
+		}
+	}
+	return err
+}
+
+// RemoveUnfinished removes the folders in the user's cache that killed processes were filling.
+func RemoveUnfinished() error {
+	cache, err := Dir()
+	if err != nil {
+		return err
+	}
+	dirs, err := filepath.Glob(filepath.Join(cache, "*.tmp"))
+	ended, end := context.WithCancel(context.Background()) // It waits for no lock.
+	end()
+	for _, dir := range dirs {
+		if unlock, used := Lock(ended, strings.TrimSuffix(dir, ".tmp")+".lock"); used == nil {
+			err = errors.Join(err, os.RemoveAll(dir))
+			unlock()
+		}
+	}
+	return err
+}
+
+// lockFolder locks a folder, which must be no link, until the process ends at the latest.
+func lockFolder(dir string) (unlock func(), err error) {
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: dir, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), dir)
+	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		return nil, &fs.PathError{Op: "lock", Path: dir, Err: err}
+	}
+	return func() { f.Close() }, nil
 }
 
 // Lock takes an exclusive lock on the file, waiting until ctx ends. It creates the file, with its folder, if it does not exist. The

@@ -10,6 +10,7 @@
 package environment
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math"
@@ -20,6 +21,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -113,6 +116,29 @@ func tool(user []string, extra ...string) []string {
 		"GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=,", // An empty value would not replace one that the user stored with go env -w.
 		"LC_ALL=C", "DEBIAN_FRONTEND=noninteractive", "KUBERC=off")
 	return append(kept, extra...)
+}
+
+// Run runs a command with a context and returns what it wrote to its outputs that are not set. When the context ends, the command is
+// interrupted, so that it removes its own temporary files. The kernel interrupts it if this process is killed, so that nothing goes on
+// to compile or to unpack.
+func Run(cmd *exec.Cmd) ([]byte, error) {
+	var output bytes.Buffer
+	if cmd.Stdout == nil {
+		cmd.Stdout = &output
+	}
+	if cmd.Stderr == nil {
+		cmd.Stderr = &output
+	}
+	runtime.LockOSThread() // The signal comes at the end of the thread that started the command.
+	defer runtime.UnlockOSThread()
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGINT
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
+	cmd.WaitDelay = 10 * time.Second // Then it is killed.
+	err := cmd.Run()
+	return output.Bytes(), err
 }
 
 // GoFolders returns the folders of Go: its own, its modules and its cache. They may have blanks in their names.

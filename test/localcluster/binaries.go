@@ -344,7 +344,7 @@ func (c component) build(ctx context.Context, log io.Writer, source, dir string)
 		cmd.Env = environment.Tool(c.Env...)
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
-		if err := cmd.Run(); err != nil {
+		if _, err := environment.Run(cmd); err != nil {
 			return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, tail(stderr.String(), 20))
 		}
 	}

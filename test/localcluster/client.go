@@ -122,6 +122,9 @@ func Usage(o Options) string {
 		Kubeconfig(o), o.paths().userCommands(), direct, direct, map[bool]string{false: "cluster", true: "lab"}[o.Lab])
 }
 
+// Killed is the first line of a command that leaves something if it is killed.
+const Killed = "If this command is killed, make cluster-down (for the lab: make lab-down) removes what it left."
+
 // Interrupted is the last line of a command that was interrupted.
 const Interrupted = "It was interrupted. The same command can go on; make cluster-down (for the lab: make lab-down) removes all that is left."
 

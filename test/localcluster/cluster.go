@@ -273,7 +273,7 @@ func (c *cluster) buildOwn(ctx context.Context) error {
 	cmd.Dir = c.root
 	// Go does not relink a program that is up to date. With GOTMPDIR on the same file system, it renames a new program into place.
 	cmd.Env = environment.Tool("GOTMPDIR=" + c.state)
-	if output, err := cmd.CombinedOutput(); err != nil {
+	if output, err := environment.Run(cmd); err != nil {
 		return fmt.Errorf("building the node's own commands: %w\n%s", err, tail(string(output), 20))
 	}
 	return nil

@@ -25,14 +25,18 @@ import (
 	"github.com/tailgate-dev/tailgate/test/localcluster/thread"
 )
 
+// release ends what TestMain begins.
+var release func()
+
 // TestMain keeps other commands away from the machine's clusters. What is missing is installed and built before the tests, which compare
 // the machine before and after, and whose time is limited. A helper is part of a test that runs, and which has done this.
 func TestMain(m *testing.M) {
+	var err error
 	if os.Getenv(helper) != "" {
 		os.Exit(m.Run())
 	}
 	ctx := context.Background()
-	release, err := Use(ctx, os.Stderr, "make localcluster")
+	release, err = Use(ctx, os.Stderr, "make localcluster")
 	if err == nil {
 		err = Look(ctx, Options{Log: os.Stderr})
 	}

@@ -6,10 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,7 +24,9 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/tailgate-dev/tailgate/test/environment"
 	"github.com/tailgate-dev/tailgate/test/lab/machine"
+	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 )
 
 func observeMachine(t *testing.T) traces {
@@ -224,6 +229,15 @@ func TestDownLeavesNothing(t *testing.T) {
 	if err := Down(ctx, o); err != nil {
 		t.Fatal(err)
 	}
+	nothingIsLeft(ctx, t, before, processesBefore)
+	if err := Down(ctx, o); err != nil {
+		t.Errorf("a second Down: %v", err)
+	}
+}
+
+// nothingIsLeft compares the machine and its processes with what was there before.
+func nothingIsLeft(ctx context.Context, t *testing.T, before traces, processesBefore []string) {
+	t.Helper()
 	// Namespaces, and the links in them, end a moment after the last process in them.
 	var after traces
 	wait, stop := context.WithTimeout(ctx, 2*time.Minute)
@@ -238,8 +252,115 @@ func TestDownLeavesNothing(t *testing.T) {
 	if diff := cmp.Diff(processesBefore, processesOfCluster(t)); diff != "" {
 		t.Errorf("processes (- before, + after):\n%s", diff)
 	}
-	if err := Down(ctx, o); err != nil {
-		t.Errorf("a second Down: %v", err)
+}
+
+// interruptions are how commands end before their time: by Ctrl-C, by the end of a terminal, by a service manager, and by a kernel without
+// memory.
+var interruptions = []unix.Signal{unix.SIGINT, unix.SIGHUP, unix.SIGTERM, unix.SIGKILL}
+
+// interrupt starts a command in a process group of its own, waits for a random part of a time, and sends a random signal to the group, or
+// only to the command. It returns what it did.
+func interrupt(t *testing.T, cmd *exec.Cmd, most time.Duration) string {
+	t.Helper()
+	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	moment, signal := rand.N(most), interruptions[rand.N(len(interruptions))]
+	select {
+	case <-t.Context().Done():
+	case <-time.After(moment):
+	}
+	target, to := cmd.Process.Pid, "the command"
+	if rand.N(2) == 0 {
+		target, to = -target, "its process group"
+	}
+	if err := unix.Kill(target, signal); err != nil && !errors.Is(err, unix.ESRCH) {
+		t.Fatal(err)
+	}
+	err := cmd.Wait()
+	return fmt.Sprintf("%s after %s to %s: %v", unix.SignalName(signal), moment.Round(time.Millisecond), to, err)
+}
+
+// TestInterrupted interrupts the start of a cluster, and its removal, at five random moments each: Down leaves nothing.
+func TestInterrupted(t *testing.T) {
+	o := Options{Log: t.Output()}
+	if verb := os.Getenv(helper); verb != "" { // It ends without words of a test, which would be taken for those of the one that waits.
+		ctx, stop := signal.NotifyContext(t.Context(), unix.SIGINT, unix.SIGTERM)
+		defer stop()
+		err := map[string]func(context.Context, Options) error{"up": Up, "down": Down}[verb](ctx, Options{Log: os.Stderr})
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if err := Down(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := Down(context.Background(), o); err != nil {
+			t.Error(err)
+		}
+	})
+	before, processesBefore := observeMachine(t), processesOfCluster(t)
+	for range 5 {
+		for _, step := range []struct {
+			verb string
+			most time.Duration // that it takes on two cores
+		}{{"up", 15 * time.Second}, {"down", 2 * time.Second}} {
+			cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestInterrupted$")
+			cmd.Env, cmd.Stdout, cmd.Stderr = append(os.Environ(), helper+"="+step.verb), t.Output(), t.Output()
+			t.Logf("%s: %s", step.verb, interrupt(t, cmd, step.most))
+		}
+		if err := Down(t.Context(), o); err != nil {
+			t.Error(err)
+		}
+		nothingIsLeft(t.Context(), t, before, processesBefore)
+	}
+}
+
+// TestInterruptedTargets does the same with the targets of the Makefile, and the command that their output names.
+func TestInterruptedTargets(t *testing.T) {
+	if os.Getenv("INTERRUPTIONS") == "" {
+		t.Skip("it takes half an hour: see make interruptions")
+	}
+	// The targets take the machine's clusters for themselves.
+	release()
+	defer func() {
+		var err error
+		if release, err = Use(context.Background(), os.Stderr, "make interruptions"); err != nil {
+			t.Error(err)
+		}
+	}()
+	root, err := images.RepositoryRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", t.TempDir())
+	make := func(target string, out io.Writer) *exec.Cmd {
+		cmd := exec.CommandContext(t.Context(), "make", target)
+		cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = root, environment.Tool(), out, out
+		return cmd
+	}
+	const remove = "cluster-down"
+	if err := make(remove, t.Output()).Run(); err != nil {
+		t.Fatal(err)
+	}
+	before, processesBefore := observeMachine(t), processesOfCluster(t)
+	for target, most := range map[string]time.Duration{"demo": 90 * time.Second, "demo-debian13": 3 * time.Minute, "demo-container": 3 * time.Minute} {
+		t.Run(target, func(t *testing.T) {
+			for range 5 {
+				t.Log(interrupt(t, make(target, t.Output()), most))
+				if err := make(remove, t.Output()).Run(); err != nil {
+					t.Error(err)
+				}
+				nothingIsLeft(t.Context(), t, before, processesBefore)
+				if left := names(t, os.TempDir()); len(left) > 0 {
+					t.Errorf("left in the folder for temporary files: %q", left)
+				}
+			}
+		})
 	}
 }
 

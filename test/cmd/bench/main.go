@@ -33,6 +33,7 @@ import (
 	"time"
 
 	"github.com/tailgate-dev/tailgate/internal/stats"
+	"github.com/tailgate-dev/tailgate/test/cached"
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 	"github.com/tailgate-dev/tailgate/test/pinger"
 )
@@ -88,11 +89,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (err erro
 	if *rounds < 1 || *turns < 1 || *duration < time.Second || *size < 14 || *size > 65507 || flags.NArg() > 0 {
 		return errors.New("wants at least one round of one turn of a second, messages of 14 to 65507 bytes, and no arguments but flags")
 	}
-	dir, err := os.MkdirTemp("", "tailgate-bench-")
+	dir, remove, err := cached.Temporary(os.TempDir())
 	if err != nil {
-		return fmt.Errorf("making a folder: %w", err)
+		return err
 	}
-	defer os.RemoveAll(dir)
+	defer remove()
 	program := filepath.Join(dir, pinger.Program)
 	if err := pinger.Build(ctx, ".", program); err != nil {
 		return err

@@ -52,6 +52,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	begin := time.Now()
+	fmt.Fprintln(stderr, localcluster.Killed)
 	options := localcluster.Options{Log: stderr, Lab: *lab}
 	if err := localcluster.Look(ctx, options); err != nil {
 		return err
@@ -85,7 +86,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 
 // measure applies the samples, follows them to their end and prints the results. It fails if a sample does not succeed.
 func measure(ctx context.Context, o localcluster.Options, stdout, stderr io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("the samples took too long"))
 	defer cancel()
 	if err := install.Kubectl(ctx, localcluster.Kubeconfig(o), stderr, "delete", "--ignore-not-found", "--wait", "-k", samples); err != nil {
 		return err
@@ -144,7 +145,7 @@ func follow(ctx context.Context, o localcluster.Options, progress io.Writer) ([]
 		}
 		select {
 		case <-ctx.Done():
-			return nil, errors.Join(errors.New("the samples took too long"), ctx.Err())
+			return nil, context.Cause(ctx)
 		case <-time.After(followEvery):
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tailgate-dev/tailgate/test/cached"
 	"github.com/tailgate-dev/tailgate/test/localcluster"
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 )
@@ -67,13 +68,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	}
 	switch verb {
 	case "up":
+		fmt.Fprintln(stderr, localcluster.Killed)
 		if err := localcluster.Up(ctx, options); err != nil {
 			return err
 		}
 		fmt.Fprint(stdout, "The cluster is up. ", localcluster.Usage(options))
 		return nil
 	case "down":
-		return localcluster.Down(ctx, options)
+		return errors.Join(localcluster.Down(ctx, options), images.RemoveTemporary())
 	case "status":
 		return localcluster.Status(ctx, options, stdout)
 	case "load":
@@ -115,11 +117,11 @@ func image(ctx context.Context, o localcluster.Options, stdout io.Writer, name s
 		}
 		programs["/app/"+filepath.Base(path)] = data
 	}
-	dir, err := os.MkdirTemp("", "tailgate-image-")
+	dir, remove, err := cached.Temporary(os.TempDir())
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer remove()
 	archive := filepath.Join(dir, "image.tar")
 	digest, err := images.Tools(programs, name+":dev", archive)
 	if err != nil {

@@ -49,6 +49,8 @@ var suites = []suite{
 	// These are not part of make test.
 	{name: "lab", ginkgo: true, packages: []string{"./test/e2e"}, args: []string{"--timeout=120m", "--tags=e2e"}, verbose: true,
 		labels: "lab", procs: 1, env: []string{"E2E_LAB=1"}},
+	{name: "interruptions", packages: []string{"./test/localcluster"}, args: []string{"-count=1", "-timeout=2h", "-tags=e2e", "-run=^TestInterruptedTargets$"},
+		env: []string{"INTERRUPTIONS=1"}, verbose: true},
 	{name: "selftest", packages: []string{"./test/lab/selftest"}, args: []string{"-count=1", "-timeout=10m", "-tags=e2e"}, verbose: true},
 	{name: "peers", ginkgo: true, packages: []string{"./test/integration"}, args: []string{"--timeout=90m"}, verbose: true,
 		labels: "peers", procs: 1, prepare: assets},
@@ -60,8 +62,8 @@ var suites = []suite{
 
 // elsewhere matches the reasons of skipped tests that run in another way, as it says, also in CI.
 var elsewhere = regexp.MustCompile(strings.Join([]string{
-	"in a process of its own",               // by another test
-	"see make lab", "use the folder of lab", // each night
+	"in a process of its own",                                         // by another test
+	"see make lab", "use the folder of lab", "see make interruptions", // each night
 	"LAB_KILLS is not",                      // before a release, because it takes an hour
 	"the bench image has it",                // the specs of e2e run the tools of the image
 	"needs [0-9]+ CPUs at the client's end", // CI has two; the table's other tools run

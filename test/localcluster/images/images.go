@@ -22,6 +22,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
+	"github.com/tailgate-dev/tailgate/test/cached"
 	"github.com/tailgate-dev/tailgate/test/environment"
 )
 
@@ -305,6 +306,22 @@ func benchLayers(ctx context.Context, o Options) ([]v1.Layer, error) {
 	return layers, nil
 }
 
+// RemoveTemporary removes the temporary folders of this project's commands that were killed, and what they did not complete in the cache.
+func RemoveTemporary() error {
+	cache, err := cached.Dir()
+	if err != nil {
+		return err
+	}
+	if err := cached.RemoveUnfinished(); err != nil {
+		return err
+	}
+	toolchains, err := filepath.Glob(filepath.Join(cache, "toolchain-*", "tmp"))
+	for _, dir := range append(toolchains, os.TempDir()) {
+		err = errors.Join(err, cached.RemoveTemporary(dir))
+	}
+	return err
+}
+
 // Unpack unpacks the root file system of the bench image's packages into a folder. The programs run with this folder as their root.
 func Unpack(ctx context.Context, o Options, dir string) error {
 	archive, err := benchRootfs(ctx, o)
@@ -357,11 +374,11 @@ const NoDebug = "-gcflags=all=-dwarf=false"
 
 // goProgram builds a static program of this repository and returns its content.
 func goProgram(ctx context.Context, o Options, pkg string) ([]byte, error) {
-	dir, err := os.MkdirTemp("", "tailgate-build-")
+	dir, remove, err := cached.Temporary(os.TempDir())
 	if err != nil {
 		return nil, fmt.Errorf("making a folder to build in: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	defer remove()
 	program := filepath.Join(dir, "program")
 	flags, env := []string{"-buildvcs=true"}, []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + o.Arch}
 	if o.Release {

@@ -6,17 +6,18 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/tailgate-dev/tailgate/test/cached"
 	"github.com/tailgate-dev/tailgate/test/pinger"
 )
 
 // pingerProgram compiles the pinger with the compiler and the C library of the image's suite, whatever this machine has. The pinger
 // is linked dynamically.
 func pingerProgram(ctx context.Context, o Options) ([]file, error) {
-	dir, err := os.MkdirTemp("", "tailgate-build-")
+	dir, remove, err := cached.Temporary(os.TempDir())
 	if err != nil {
 		return nil, fmt.Errorf("making a folder to build in: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	defer remove()
 	program := filepath.Join(dir, pinger.Program)
 	if err := Compile(ctx, o, program); err != nil {
 		return nil, err

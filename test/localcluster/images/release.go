@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/tailgate-dev/tailgate/test/cached"
+	"github.com/tailgate-dev/tailgate/test/environment"
 	"github.com/tailgate-dev/tailgate/test/pinger"
 )
 
@@ -80,23 +81,23 @@ func compile(ctx context.Context, o Options, source string, arguments func(insid
 	if o.Arch != runtime.GOARCH {
 		prefix = targets[o.Arch].prefix
 	}
-	dir, err := os.MkdirTemp(filepath.Join(root, "tmp"), "build-")
+	dir, remove, err := cached.Temporary(filepath.Join(root, "tmp"))
 	if err != nil {
 		return nil, fmt.Errorf("making a folder to compile in: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	defer remove()
 	if err := os.CopyFS(filepath.Join(dir, "src"), os.DirFS(source)); err != nil {
 		return nil, fmt.Errorf("copying the sources: %w", err)
 	}
 	make := exec.CommandContext(ctx, "/usr/bin/make", arguments("/tmp/"+filepath.Base(dir)+"/src", prefix)...)
-	make.Dir, make.Env = "/", []string{"PATH=/usr/bin:/bin"}
+	make.Dir, make.Env = "/", []string{"PATH=/usr/bin:/bin", "TMPDIR=/tmp/" + filepath.Base(dir)}
 	make.SysProcAttr = &syscall.SysProcAttr{Chroot: root}
 	if uid, gid := os.Geteuid(), os.Getegid(); uid != 0 {
 		make.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
 		make.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: uid, Size: 1}}
 		make.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: gid, Size: 1}}
 	}
-	if output, err := make.CombinedOutput(); err != nil {
+	if output, err := environment.Run(make); err != nil {
 		return nil, fmt.Errorf("for %s in %s: %w: %s", o.Arch, root, err, bytes.TrimSpace(output))
 	}
 	var built [][]byte
@@ -152,11 +153,11 @@ func Tools(programs map[string][]byte, ref, path string) (v1.Hash, error) {
 
 // writeIndex writes the images of an index to path, as an archive of an OCI image layout, and returns the digest of the index.
 func writeIndex(index v1.ImageIndex, ref, path string) (v1.Hash, error) {
-	dir, err := os.MkdirTemp("", "tailgate-layout-")
+	dir, remove, err := cached.Temporary(os.TempDir())
 	if err != nil {
 		return v1.Hash{}, fmt.Errorf("making a folder for the image layout: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	defer remove()
 	top, err := layout.Write(dir, empty.Index)
 	if err != nil {
 		return v1.Hash{}, fmt.Errorf("writing the image layout: %w", err)

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/tailgate-dev/tailgate/test/cached"
 	"github.com/tailgate-dev/tailgate/test/environment"
 	"github.com/tailgate-dev/tailgate/test/localcluster/look"
 )
@@ -33,8 +34,8 @@ const (
 // configured, which is enough for programs and their libraries. The archive is cached.
 func rootfs(ctx context.Context, o Options, packages []string) ([]byte, error) {
 	key := sha256.Sum256(fmt.Appendf(nil, "%q", []any{rootfsVersion, suite, components, o.Arch, packages, unwanted}))
-	cached := filepath.Join(o.CacheDir, fmt.Sprintf("rootfs-%s-%x.tar", suite, key[:6]))
-	archive, err := os.ReadFile(cached)
+	kept := filepath.Join(o.CacheDir, fmt.Sprintf("rootfs-%s-%x.tar", suite, key[:6]))
+	archive, err := os.ReadFile(kept)
 	if err == nil {
 		return archive, nil
 	}
@@ -42,11 +43,11 @@ func rootfs(ctx context.Context, o Options, packages []string) ([]byte, error) {
 		return nil, fmt.Errorf("reading the cached root file system: %w", err)
 	}
 	fmt.Fprintf(o.Log, "unpacking Debian packages: %s\n", strings.Join(packages, " "))
-	dir, err := os.MkdirTemp("", "tailgate-rootfs-")
+	dir, remove, err := cached.Temporary(os.TempDir())
 	if err != nil {
 		return nil, fmt.Errorf("making a folder for the root file system: %w", err)
 	}
-	defer os.RemoveAll(dir)
+	defer remove()
 	target := filepath.Join(dir, "rootfs.tar")
 	// Without a mirror, mmdebstrap uses Debian's own with its security updates.
 	err = Mmdebstrap(ctx, o, "--variant=extract", "--architectures="+o.Arch, "--components="+components, "--extract-hook="+listPackages,
@@ -63,7 +64,7 @@ func rootfs(ctx context.Context, o Options, packages []string) ([]byte, error) {
 	if err := filterRootfs(in, &out); err != nil {
 		return nil, err
 	}
-	if err := writeAtomically(cached, out.Bytes()); err != nil {
+	if err := writeAtomically(kept, out.Bytes()); err != nil {
 		return nil, fmt.Errorf("caching the root file system: %w", err)
 	}
 	return out.Bytes(), nil
@@ -81,7 +82,15 @@ func Mmdebstrap(ctx context.Context, o Options, args ...string) error {
 	if err := look.Install(ctx, o.Log, root, "mmdebstrap", "debian-archive-keyring"); err != nil {
 		return fmt.Errorf("unpacking packages of Debian: %w", err)
 	}
-	return runCommand(ctx, "", nil, "mmdebstrap", args...)
+	dir, remove, err := cached.Temporary(os.TempDir())
+	if err != nil {
+		return err
+	}
+	defer remove()
+	if err := os.Chmod(dir, 0o777|os.ModeSticky); err != nil { // Its processes have several users.
+		return fmt.Errorf("preparing a folder for mmdebstrap: %w", err)
+	}
+	return runCommand(ctx, "", []string{"TMPDIR=" + dir}, "mmdebstrap", args...)
 }
 
 // runCommand runs a program. The error contains the last 10 lines of its output.
@@ -89,7 +98,7 @@ func runCommand(ctx context.Context, dir string, env []string, name string, args
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir
 	cmd.Env = environment.Tool(env...)
-	output, err := cmd.CombinedOutput()
+	output, err := environment.Run(cmd)
 	if err != nil {
 		lines := strings.Split(strings.TrimSpace(string(output)), "\n")
 		return fmt.Errorf("%s: %w: %s", name, err, strings.Join(lines[max(0, len(lines)-10):], "\n"))

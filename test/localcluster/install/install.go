@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/test/cached"
 	"github.com/tailgate-dev/tailgate/test/localcluster"
 	"github.com/tailgate-dev/tailgate/test/localcluster/images"
 )
@@ -58,11 +59,14 @@ func Install(ctx context.Context, o localcluster.Options, built []images.Image) 
 	if o.Lab {
 		overlay, patience = Overlay+"-lab", "15m"
 	}
-	dir, err := withDigest(filepath.Join(root, overlay), built[0].ID.String())
+	dir, remove, err := cached.Temporary(os.TempDir())
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer remove()
+	if err := withDigest(dir, filepath.Join(root, overlay), built[0].ID.String()); err != nil {
+		return err
+	}
 	if err := Kubectl(ctx, kubeconfig, io.Discard, "apply", "--server-side", "--force-conflicts", "-k", dir); err != nil {
 		return err
 	}
@@ -129,13 +133,9 @@ patches:
 // withoutSfnettest tells the manager that the bench image of the local cluster has no sfnt tools.
 const withoutSfnettest = "    - {op: add, path: /spec/template/spec/containers/0/args/-, value: \"--bench-tools=pinger,netperf,sockperf\"}\n"
 
-// withDigest writes a temporary kustomization of an overlay with the digest of the manager's image, and the tools of the bench image
-// if these are not all, and returns its folder.
-func withDigest(overlay, digest string) (string, error) {
-	dir, err := os.MkdirTemp("", "tailgate-install-")
-	if err != nil {
-		return "", err
-	}
+// withDigest writes a kustomization of an overlay with the digest of the manager's image, and the tools of the bench image if these are
+// not all, into a folder.
+func withDigest(dir, overlay, digest string) error {
 	// kustomize resolves symbolic links before it follows a relative path.
 	realDir, err := filepath.EvalSymlinks(dir)
 	if err == nil {
@@ -152,10 +152,7 @@ func withDigest(overlay, digest string) (string, error) {
 		}
 		err = os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600)
 	}
-	if err != nil {
-		return "", errors.Join(err, os.RemoveAll(dir))
-	}
-	return dir, nil
+	return err
 }
 
 // Kubectl runs kubectl with a kubeconfig and copies its output to out.

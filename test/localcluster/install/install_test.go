@@ -24,9 +24,8 @@ func TestOverlayThroughLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Setenv("TMPDIR", filepath.Join(dir, "tmp"))
-	made, err := withDigest(filepath.Join(dir, "checkout", "overlay"), "sha256:1")
-	if err != nil {
+	made := filepath.Join(dir, "tmp")
+	if err := withDigest(made, filepath.Join(dir, "checkout", "overlay"), "sha256:1"); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(made, "kustomization.yaml"))
