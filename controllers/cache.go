@@ -73,6 +73,7 @@ func CacheOptions(named Named) cache.Options {
 				slimPlacement(b.Spec.Placement.Server)
 				short := memoryShort()
 				slimSpec(&b.Spec, short)
+				// A gate has several for each node, a matrix one for each pair to compare.
 				ofGate, ofPair := b.Labels[v1alpha1.LabelGate] != "", b.Labels[v1alpha1.LabelMatrix] != ""
 				if ofGate || ofPair || short {
 					b.Status.Warnings, b.Status.Endpoints, b.Status.Attempts, b.Status.Stored = nil, nil, nil, nil

@@ -50,6 +50,7 @@ func decideActive(w *world) step {
 	}
 	s, over := ended(w)
 	if b.Spec.Suspend && (!over || s.kind == stepWatch) {
+		// A finished measurement is not discarded.
 		return conclude(v1alpha1.OutcomeSuspended, "spec.suspend ended the attempt, which does not count as failed")
 	}
 	if over {
@@ -282,6 +283,7 @@ func (w *world) drained(p *corev1.Pod) bool {
 		})
 }
 
+// hasFailed reports whether a pod failed. The kubelet sets this phase when it knows the cause.
 func hasFailed(p *corev1.Pod) bool { return p != nil && p.Status.Phase == corev1.PodFailed }
 
 // endedWell reports whether a container succeeded, a second before the pod's phase shows it.

@@ -15,10 +15,10 @@
 //	   └───────────────── pods gone ◀──delete── outcome known ◀──verify, store─────────┘
 //
 // The claim is written before the first pod exists, and the outcome before the pods are deleted.
-// When they are gone, one write ends the attempt and makes the next claim. A manager that dies leaves
-// a situation that the next one recognises; a stored run is never measured again. The state that
-// allows a step is read from the API server, except for the nodes: watches only wake the controller,
-// and other benchmarks in the cache can only show that it is not this benchmark's turn yet.
+// When they are gone, one write ends the attempt and makes the next claim. A manager that dies
+// leaves a situation that the next one recognises; a stored run is never measured again. The state
+// that allows a step is read from the API server, but for the nodes: watches only wake the
+// controller, and the cache of other benchmarks can only show that it is not this one's turn yet.
 package benchmark
 
 import (
@@ -80,6 +80,7 @@ type Reconciler struct {
 	Results    *evaluate.Store
 	Settings   Settings
 	Activity   *metrics.Activity // nil counts nothing
+	// MemoryEnds reports whether the manager's memory is nearly used up; nil: never.
 	MemoryEnds func() bool
 	memory
 }
@@ -160,6 +161,7 @@ func recorded(b *v1alpha1.LatencyBenchmark) []v1alpha1.LeftPod {
 	return all
 }
 
+// spread makes benchmarks that wait look again at different times.
 func spread(again time.Duration) time.Duration {
 	if again < waitAgain {
 		return again
@@ -334,8 +336,7 @@ func baselineKeys(o client.Object) (keys []string) {
 // Nothing of it decides about a result; to lose it costs only what the fields say.
 type memory struct {
 	// made are the pods that a manager created: labels and owners prove nothing. The statuses have
-	// the UIDs, and fill it after a restart; only a pod that no status names yet has then taken a
-	// name.
+	// the UIDs, and fill it after a restart; only a pod that no status names has then taken a name.
 	made podSet
 	// taken are the ConfigMaps of verified results that are not stored yet, by benchmark. The
 	// status has only their digests; after a restart, the logs are read again.

@@ -195,6 +195,7 @@ func (n upcoming) failed(w *world) (step, bool) {
 func decideAccepted(w *world, next upcoming) (step, bool) {
 	accepted, started := w.accepted, w.benchmark.Status.StartTime != nil
 	if started {
+		// A missing device plugin holds up only the runs that need it.
 		accepted.Next = next.run.Variant.Name
 	}
 	pair, rejection := preflight.Accept(accepted)

@@ -21,8 +21,7 @@ import (
 
 // +kubebuilder:rbac:groups=tailgate.dev,resources=latencybenchmarks,verbs=delete
 
-// expire deletes a finished benchmark if its own spec requests it, by its completion time alone. It
-// returns when to look again.
+// expire deletes a finished benchmark as its own spec requests, and returns when to look again.
 func (r *Reconciler) expire(ctx context.Context, b *v1alpha1.LatencyBenchmark) (time.Duration, error) {
 	if !limited(b) {
 		return 0, nil

@@ -386,10 +386,12 @@ func unplugged(w *world, nodes []corev1.Node) string {
 // controller follows their logs as soon as the measurement may be over, and deletes the pods when
 // both have results. Without a log, the pods' phases show the end later.
 
+// linger is how long an agent waits to be stopped. On an idle cluster the controller needs 0.2 s.
 const linger = 2 * time.Second
 
 func (r *Reconciler) follow(ctx context.Context, w *world) {
 	limit := plan.Deadline(w.driver, w.activeRun().Cells)
+	// The reconcile changes the original object.
 	benchmark := &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: w.benchmark.Namespace, Name: w.benchmark.Name}}
 	for _, e := range w.ends() {
 		p := e.pod

@@ -22,8 +22,8 @@ import (
 
 // A result is stored in three writes, and only the first one determines its content:
 //
-//  1. collect verifies the results in the logs of both pods, and writes their digests and the name of
-//     a ConfigMap to the status, which only the operator may write.
+//  1. collect verifies the results in the logs of both pods, and writes their digests and the name
+//     of a ConfigMap to the status, which only the operator may write.
 //  2. store creates the ConfigMap; a manager that did not collect the results reads the logs again.
 //  3. The status lists the ConfigMap as stored, and the attempt as Measured.
 //

@@ -384,8 +384,7 @@ var stateChanges = controllers.Updates(func(before, after *v1alpha1.LatencyVerif
 
 var nodeChanges = controllers.Updates(func(before, after *corev1.Node) bool { return !sameNode(before, after) })
 
-// suppliersFor is how long suppliers count; longer if the reading takes long: any user may create
-// DaemonSets.
+// suppliersFor is how long suppliers count, at least: any user may create DaemonSets to be read.
 const suppliersFor = 10 * time.Second
 
 func (r *Gates) observeSettling(ctx context.Context, s *snapshot) (time.Duration, error) {

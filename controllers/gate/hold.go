@@ -256,7 +256,6 @@ func (r *Verifications) applyHold(ctx context.Context, w *world, v *v1alpha1.Lat
 	return nil
 }
 
-// settle clears the step failure of earlier hold pods, at once if they were refused. It returns when to look again.
 func settle(pod *corev1.Pod, v *v1alpha1.LatencyVerification, now time.Time) time.Duration {
 	last := v.Status.HoldPodFailure
 	if last == nil {

@@ -59,7 +59,7 @@ func (w *world) former() (slower, note string) {
 	return "", ""
 }
 
-// group says whether the first session of a node is slower than those of its group, or notes that there are too few of them.
+// group says whether a node's first session is slower than its group's, or that these are too few.
 func (w *world) group() (slower, note string) {
 	group, tolerances := sessions.OfNode(w.verification).Group, turns.Tolerances(w.gate.Spec.Template.Benchmark())
 	for _, own := range sessions.Levels(sessionOf(w.benchmark).Rounds) {

@@ -98,7 +98,7 @@ var (
 	measuringOnly  = []v1alpha1.VerificationState{v1alpha1.VerificationMeasuring}
 	unverifiedOnly = []v1alpha1.VerificationState{v1alpha1.VerificationUnverified}
 	verifiedOnly   = []v1alpha1.VerificationState{v1alpha1.VerificationVerified}
-	// tries are the fields that are cleared when a verification ends, and confirmed these when one begins.
+	// tries are cleared when a verification ends, confirmed when one begins.
 	tries     = []statusField{fieldBenchmark, fieldDiscarded, fieldSuspectPeer, fieldStepFailure, fieldTurn, fieldTurnRequest}
 	confirmed = slices.Concat(tries, []statusField{fieldFailConfirmed})
 	forgotten = slices.Concat(confirmed, []statusField{fieldChanged, fieldAcceptRefused})

@@ -340,6 +340,7 @@ func (r *Verifications) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
+// retries doubles the pauses after errors: no node waits longer than a minute to be held back.
 func retries() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, time.Minute)
 }

@@ -26,12 +26,10 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
-// mostRounds bounds the rounds in memory, of 1 KiB each. A larger benchmark (the API allows 40,000)
-// is alone.
+// mostRounds bounds the rounds in memory, of 1 KiB each. A larger benchmark is alone there.
 const mostRounds = 20_000
 
-// Store reads stored results and judges them. It keeps what it read: after a run, it reads only the
-// new result.
+// Store reads stored results and judges them. It keeps what it read, and reads only new ones.
 type Store struct {
 	Live     client.Reader
 	keeping  sync.Mutex    // guards kept; nothing is read or computed meanwhile

@@ -27,8 +27,7 @@ import (
 
 // A benchmark is judged when it finishes, and when an input changes. Without all of its own
 // results, it does not pass any more. The first verdict fixes which benchmark a LatencyGate had
-// accepted. A Pass or Fail outlives the deletion of the baseline, for example by the gate's history
-// limit.
+// accepted. A Pass or Fail outlives the baseline's deletion, as by the gate's history limit.
 
 // Judge updates verdict and session of a finished benchmark if an input changed.
 func (s *Store) Judge(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {

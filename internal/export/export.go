@@ -4,7 +4,7 @@
 //
 //	manifest.json        the list of files, with their sizes and SHA-256
 //	benchmark.json       the LatencyBenchmark: spec and status; matrix.json for a LatencyMatrix
-//	runs/RUN/            client.json.gz, server.json.gz, pods.json: a run's result, as the agents sent it
+//	runs/RUN/            client.json.gz, server.json.gz, pods.json: the result as the agents sent it
 //	evidence.json        the observations of both endpoints of each run, uncompressed
 //	results.json, .csv   the results, as kubectl tailgate get prints them
 //	histograms/VARIANT/  CELL.hgrm (all rounds), CELL-round-N.hgrm and CELL.hlog for each cell

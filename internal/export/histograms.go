@@ -87,8 +87,7 @@ func (w *writer) rounds(name string, s report.Series) (all *hdr.Histogram, log [
 }
 
 // percentiles writes a histogram's percentiles in the format of HdrHistogram's
-// outputPercentileDistribution. The library's own text has six decimals there; only its last lines
-// are taken.
+// outputPercentileDistribution. The library's text has six decimals; only its last lines are taken.
 func (w *writer) percentiles(name string, h *hdr.Histogram, s report.Series) error {
 	scale := 1_000.0
 	if s.LatencyType == v1alpha1.ResultLatencyType(v1alpha1.LatencyHalfRTT) {

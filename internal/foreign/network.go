@@ -1,7 +1,6 @@
 // Package foreign has the few types of other projects that Tailgate reads and writes, a file for
-// each. Their Go modules would add whole operators' dependencies, for which upgrades of Kubernetes
-// would wait. Tests compare the types with the definitions, and with recorded objects of the named
-// versions.
+// each. Their Go modules would add whole operators' dependencies, and upgrades of Kubernetes would
+// wait for all. Tests compare the types with the definitions and with recorded objects.
 package foreign
 
 import (

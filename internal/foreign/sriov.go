@@ -26,8 +26,7 @@ const (
 const VendorSolarflare = "1924" // the PCI vendor of Solarflare NICs
 
 // SriovNetworkNodeState is the part of the kind (sriov-network-operator v1.6.0) that Tailgate
-// reads: the NICs of the node of that name that the operator knows, as its daemon sees and
-// configures them.
+// reads: the NICs of the node of that name that the operator knows, as its daemon sees them.
 type SriovNetworkNodeState struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              SriovSpec   `json:"spec"`

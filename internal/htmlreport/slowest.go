@@ -35,6 +35,7 @@ type place struct {
 	Name, Class string
 }
 
+// places are in the order of their shapes in the script.
 var places = []place{
 	{tool.WhereClient, "client", "client"}, {tool.WhereServer, "server", "server"}, {tool.WhereBoth, "both ends", "both"},
 	{tool.WhereNeither, "neither", "neither"}, {tool.WhereUndetermined, "unknown", "unknown"},

@@ -3,8 +3,7 @@
 // command line get one verdict from the same results.
 //
 // A verdict needs a proof of placement, device and acceleration, rounds under equal conditions, and
-// a baseline under the same ones. A simulated NIC does not prevent a verdict, and is reported with
-// it.
+// a baseline under the same ones. A simulated NIC is only reported with it.
 package judge
 
 import (

@@ -8,7 +8,7 @@ import (
 
 // Matrix returns the pairs of nodes in the fewest slots, one after the other. A slot has each node
 // at most once, and its pairs are measured at once, at most as many as the parallelism. Names must
-// be distinct. The same names always give the same slots, in their order.
+// be distinct. The same names always give the same slots, in order; without two nodes, none.
 //
 //   - Star pairs the server with every other node as its client, one in each slot;
 //   - Ring makes every node the client of the next node, and the last node the client of the first;

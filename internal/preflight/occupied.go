@@ -27,6 +27,7 @@ func Occupying(p *corev1.Pod) (Pod, bool) {
 		return Pod{}, false
 	}
 	requests := map[corev1.ResourceName]int64{corev1.ResourcePods: 1}
+	// A container that is being resized counts with its new size.
 	for name, q := range resourcehelper.PodRequests(p, resourcehelper.PodResourcesOptions{}) {
 		requests[name] = amount(name, q)
 	}

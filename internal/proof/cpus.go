@@ -49,6 +49,7 @@ func cpusExclusive(e endpoint) finding {
 	return f
 }
 
+// part describes a part of the measured time, both in µs.
 func part(of, elapsed int64) string {
 	return fmt.Sprintf("%s of %s (%.3g %%)", microseconds(of), microseconds(elapsed), 100*float64(of)/float64(max(elapsed, 1)))
 }
@@ -357,6 +358,7 @@ func captureCPU(e endpoint) finding {
 // mostOthers bounds, in 1/n of the time, what else runs on a workload's CPUs: steps are 10 ms.
 const mostOthers = 10
 
+// window is how long the events of a workload were counted, in µs.
 func (w workload) window() int64 { return w.own.Deltas["elapsed-ms"] * 1000 }
 
 // cpusExclusive doubts exclusive CPUs that executed much more than the container's threads.

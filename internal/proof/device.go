@@ -251,12 +251,13 @@ func same(own, peer string) finding {
 	return noted(fmt.Sprintf("%s; the other end: %s", orNotKnown(own), orNotKnown(peer)))
 }
 
+// x2 are the PCI IDs of a Solarflare X2: of its PFs and of its VFs.
 var x2 = []string{"1924:0b03", "1924:1b03"}
 
 // NeedsBypass reports whether an interface is an X2's with full-feature firmware, where Onload
 // sends by CTPIO only with EF_CTPIO_SWITCH_BYPASS=1 (should_try_ctpio in its
-// tcp_helper_resource.c). Older series have no CTPIO. On an X4, Express sends by CTPIO only,
-// Enterprise never.
+// tcp_helper_resource.c). Older series have none. On an X4, Express sends by CTPIO only, Enterprise
+// never.
 func NeedsBypass(facts map[string]string) bool {
 	return facts["nic.firmware-variant"] == "full-feature" && slices.Contains(x2, facts["nic.pci-id"])
 }

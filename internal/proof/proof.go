@@ -1,8 +1,7 @@
 // Package proof determines whether a run measured on the requested nodes, CPUs and devices: an
 // ordered chain of pure checks of the agents' observations, the API's data and the spec.
 //
-// What no source reports is Unknown, which counts as not found; contradictory sources prove
-// nothing.
+// A fact without a source is Unknown: not found. Contradictory sources prove nothing.
 package proof
 
 import (

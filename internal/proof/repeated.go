@@ -69,8 +69,7 @@ func toldSent(c result.Cell) (int64, bool) {
 }
 
 // repeated describes how the kernel carried a cell's messages more than once here, if known: a
-// mesh's proxy sends them on, with sockets in the same counters and packets over the loopback
-// interface.
+// mesh's proxy sends them on, with sockets in the same counters and packets over loopback.
 func (e endpoint) repeated(c result.Cell, p result.Path) string {
 	in, out := loads(c, e.role)
 	if c.Stream && e.role == v1alpha1.RoleClient && c.Bandwidth != nil {

@@ -95,8 +95,7 @@ func CompareKeys(a, b string) int {
 }
 
 // Conditions returns all conditions that an agent reported, without what identifies a pod
-// (addresses, a VF's number, allocated devices), BootedAt, of which two readings differ, and events
-// of the run.
+// (addresses, a VF's number, allocated devices), BootedAt, whose readings differ, and events.
 func Conditions(d Document) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, d.Evidence.Facts)

@@ -137,6 +137,7 @@ func readFrame[T any](log io.Reader, what string, version int, open func(content
 	return none, fmt.Errorf("%w in the log", ErrMissing)
 }
 
+// frame is a frame that is being read; nil is a frame that is skipped.
 type frame struct {
 	size    int
 	content []byte

@@ -21,7 +21,7 @@ type Path struct {
 }
 
 // Frequency returns what is unusual about the CPU in a result's first such cell: it was throttled,
-// or its frequency differs from another's by more than 5 %. Of a virtual machine, only throttling
+// or its frequency differs from another's by more than 5 %. In a virtual machine, only the former
 // counts.
 func Frequency(first, d Document) string {
 	for _, p := range d.Evidence.Paths {

@@ -14,8 +14,8 @@ import (
 type Calibration struct {
 	Of    v1alpha1.ComparedValue
 	Group string // of the nodes; empty if all nodes are of one group
-	// Rounds is the standard deviation between the rounds of a session, and Sessions that between the levels of the sessions of a node, from
-	// a number of Differences of a number of Nodes.
+	// Rounds is the deviation between a session's rounds, Sessions that between a node's session
+	// levels, from a number of Differences of a number of Nodes.
 	Rounds, Sessions   float64
 	Differences, Nodes int
 	Peers              float64 // between levels of a node with two peers, from a number of Pairs

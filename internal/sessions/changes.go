@@ -91,8 +91,7 @@ const pause = 7 * 24 * time.Hour // in which no node is booted, between two wave
 // withWaves returns the differences of all nodes in the order of time. Nodes with the same after a
 // change are a wave, whatever they had before. Boots without a change are one if no long pause is
 // between them: a kernel argument, microcode or a BIOS setting is no part of an identity. The next
-// wave begins when more than half of the nodes booted again, so that one that often boots does not
-// divide it.
+// wave begins when more than half of the nodes rebooted: one that often boots does not divide it.
 func withWaves(nodes []Node, of func(n Node, index int) []difference) (all []difference) {
 	several := len(groups(nodes)) > 1
 	for i, n := range nodes {
@@ -148,7 +147,7 @@ type cohort struct {
 	last   difference
 }
 
-// values returns the differences of a compared value in the direction in which more is worse, sorted.
+// values returns the sorted differences of a value, in the direction in which more is worse.
 func (g *cohort) values(of key) (all []float64) {
 	for _, d := range g.of {
 		if value, found := d.of(of); found {
@@ -188,8 +187,7 @@ func half(t stats.Tolerance) float64 { return (t.Above().Float64() - 1) / 2 }
 //
 // A change that made nodes slower outlives the acceptance of their results: later sessions are
 // compared with those before it. It stands until at least six of its nodes are within the limit
-// after a later change, or it is undone, or a user accepts their results, which begins their
-// sessions again.
+// after a later change, or is undone, or a user accepts their results: their sessions begin again.
 func Fleet(nodes []Node, tolerances Tolerances) []v1alpha1.FleetChange {
 	keys := slices.DeleteFunc(keysOf(nodes), func(k key) bool { _, compared := tolerances[k]; return !compared })
 	until := map[int]time.Time{}
@@ -227,8 +225,8 @@ func Fleet(nodes []Node, tolerances Tolerances) []v1alpha1.FleetChange {
 	return stand[:min(len(stand), v1alpha1.MaxChanges)]
 }
 
-// cohortsOf returns the cohorts of nodes of each wave, the earliest first: all nodes, those of each group, and those that had the same
-// before.
+// cohortsOf returns each wave's cohorts, the earliest first: of all nodes, of each group, and of
+// those that had the same before.
 func cohortsOf(nodes []Node, keys []key, tolerances Tolerances, until map[int]time.Time) []*cohort {
 	all := map[string]*cohort{}
 	add := func(id, wave, group string, d difference) {
@@ -331,8 +329,8 @@ func Decisive(changes []v1alpha1.FleetChange) *v1alpha1.FleetChange {
 	return nil
 }
 
-// own returns the differences of a node, without what the nodes of its group share in the changes of a gate. One that contains what a
-// change did, of which too little is known, is left out.
+// own returns a node's differences without what its group shares in changes. One that contains a
+// change of which too little is known is left out.
 func own(found []difference, of key, group string, changes []v1alpha1.FleetChange) (all []float64) {
 	for _, d := range found {
 		value, found := d.of(of)

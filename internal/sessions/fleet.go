@@ -41,7 +41,7 @@ const (
 	FewestNodes       = 8 // nodes that show how much boots differ
 	fewestDifferences = 4 // from which on a standard deviation is estimated
 	fewestOwn         = 3 // between own boots: is a node like the others of its group?
-	// enough is the number of differences of earlier waves from which on the present one does not count, and most the number that counts.
+	// enough earlier differences exclude those of the present wave; at most the newest most count.
 	enough, most              = 30, 200
 	fewestChanged             = 6  // nodes from which on what they share in a wave is known
 	eachSide      stats.OneIn = 40 // the probability of error of each bound
@@ -63,7 +63,7 @@ func keysOf(nodes []Node) []key {
 	return keys[:min(len(keys), v1alpha1.MaxSeries)]
 }
 
-// groups returns the groups of nodes of a gate; only one, without a name, if all nodes are of the same.
+// groups returns the groups of a gate's nodes; only one, without a name, if all are of the same.
 func groups(nodes []Node) []string {
 	count := map[string]int{}
 	for _, n := range nodes {
@@ -93,9 +93,9 @@ func Spread(nodes []Node) []v1alpha1.SessionSpread {
 	return out[:min(len(out), v1alpha1.MaxSpreads)]
 }
 
-// spread pools the differences between the sessions of the nodes of a group, without what the nodes of a wave share; those of all
-// nodes, if too few are of the group. The latest wave counts only until there are enough others, so that a change that moves some
-// nodes does not widen its own intervals.
+// spread pools the differences between sessions of a group, without what a wave shares; of all
+// nodes, if the group has too few. The latest wave counts only until there are enough others: a
+// change that moves some nodes does not widen its own intervals.
 func spread(all []difference, group string, of key) v1alpha1.SessionSpread {
 	out := v1alpha1.SessionSpread{ComparedValue: of, Group: group}
 	show, others := map[int]bool{}, 0
@@ -199,8 +199,8 @@ func warmUp(nodes []Node, of key, among int) v1alpha1.Factor {
 	return v1alpha1.FactorOf(math.Exp(mean), 4)
 }
 
-// SlowerThanGroup compares the first session of a node with those of at least 8 other nodes of its group. It returns the ratio to their
-// median level if even its lower bound exceeds the tolerance, and otherwise 0; known is false with fewer nodes.
+// SlowerThanGroup compares a node's first session with at least 8 others of its group. It returns
+// the ratio to their median level if its lower bound exceeds the tolerance, or 0; known: enough.
 func SlowerThanGroup(level int64, group []int64, t stats.Tolerance) (ratio float64, known bool) {
 	if len(group) < FewestNodes || level <= 0 {
 		return 0, false
@@ -222,7 +222,7 @@ func SlowerThanGroup(level int64, group []int64, t stats.Tolerance) (ratio float
 	return 0, true
 }
 
-// Group returns the levels of a compared value in the references of nodes of a group, with any peer.
+// Group returns the levels of a value in the references of a group's nodes, with any peer.
 func Group(nodes []Node, group string, of v1alpha1.ComparedValue) []int64 {
 	var levels []int64
 	for _, n := range nodes {

@@ -9,8 +9,8 @@ import (
 // A comparison has one observation per round, a complete run with new pods: rounds, not samples,
 // are independent. Counting decides: how many of all pairs of candidate and baseline rounds are
 // beyond the limit? The exact Mann-Whitney distribution gives the largest count too small to be
-// chance. That equals comparing the ratio's bounds with the limit, in integers: at the limit is
-// within it.
+// chance. That equals comparing the ratio's bounds with the limit, in integers: a value at the
+// limit is within it.
 
 const Infinite = math.MaxInt64 // a lost message's percentile: slower than anything measured
 
@@ -91,8 +91,7 @@ const beyondToGate = 100
 
 // NeedsToGate returns the fewest samples to judge a percentile against a tolerance or an absolute
 // limit. With x samples beyond it, the true share has a relative standard error of 1/sqrt(x), at
-// most the tolerance: 100 samples up to 10 %, 25 for 20 %, from 32 % the 10 without which none is
-// reported.
+// most the tolerance: 100 samples up to 10 %, 25 for 20 %, from 32 % the 10 that any report needs.
 func (p Percentile) NeedsToGate(t Tolerance) int64 {
 	if t <= whole/10 {
 		return p.needs(beyondToGate)
@@ -102,11 +101,9 @@ func (p Percentile) NeedsToGate(t Tolerance) int64 {
 }
 
 // Tally counts comparisons that are worse than a limit. Equal to it is within it: ties never fail,
-// and pass only if the limit itself is allowed. Differences that rounding may hide are possible
-// both ways.
+// and pass only if the limit itself is allowed. What rounding hides may go both ways.
 type Tally struct {
-	// Of All comparisons, Surely are worse whatever rounding hides, and Possibly, with these, may
-	// be.
+	// Of All comparisons, Surely are worse whatever rounding hides, Possibly because of it, too.
 	All, Surely, Possibly int
 }
 

@@ -4,8 +4,7 @@ import "math"
 
 // Memory estimates the correlation of successive rounds from series' ranks in time (von Neumann's
 // ratio, 2 if independent), and the factor, at least 1, by which an interval of n rounds is too
-// narrow. It is 0 below 6 rounds, at most 1 - 4.5/n: few rounds show little, quiet ones need no
-// second look for it.
+// narrow. It is 0 below 6 rounds, at most 1 - 4.5/n: few rounds show little.
 func Memory(n int, series ...[]float64) (correlation, factor float64) {
 	var steps, spread float64
 	for _, s := range series {

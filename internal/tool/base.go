@@ -26,8 +26,7 @@ type Base struct {
 	// RawFiles: the client writes samples to Target.Scratch. Others have no volume: a kubelet
 	// starts such containers 300 ms sooner.
 	RawFiles bool
-	// InEveryImage: each bench image has it. Forks: its server forks, whose main thread does not
-	// measure.
+	// InEveryImage: each bench image has it. Forks: its server forks; a child measures.
 	InEveryImage, Forks bool
 	// FewAnswers: most messages get no answer, so that packets cannot be matched.
 	FewAnswers bool

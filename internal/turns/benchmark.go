@@ -111,7 +111,7 @@ func Tolerances(spec v1alpha1.LatencyBenchmarkSpec) sessions.Tolerances {
 
 const maxPriority = 1000 // of a benchmark; a minute of waiting counts as much as one unit
 
-// priority adds the age of earlier benchmarks that were abandoned while they waited, so that the node keeps its place in the queue.
+// priority adds the age of earlier abandoned benchmarks: the node keeps its place in the queue.
 func priority(template int32, last *v1alpha1.StepFailure) int32 {
 	if last == nil || last.StartTime == nil {
 		return template

@@ -72,8 +72,8 @@ type chooser struct {
 	*Snapshot
 	peers
 	Choice
-	// held are the nodes that wait and occupy a slot: in their turn, resting after a step failure, or
-	// failed and waiting for a second peer. lent are all nodes in their turn.
+	// held are the nodes that wait and occupy a slot: in their turn, resting after a failure, or
+	// waiting for a second peer after one. lent are all nodes in their turn.
 	held, lent int
 }
 
@@ -392,8 +392,7 @@ func peerMatcher(gate *v1alpha1.LatencyGate) func(node *corev1.Node, own bool) b
 
 // peerOf chooses the peer of a node. Peers without room come last, before them those without
 // progress. Of the others, verified peers come first, and among these the reference's, because
-// pairs differ; otherwise the next node by name, in a ring. A peer with which it failed is not used
-// again.
+// pairs differ; otherwise the next by name, in a ring. A peer with which it failed is not used.
 func (p peers) peerOf(v *v1alpha1.LatencyVerification) (name string, verified, ok bool) {
 	var failed []string
 	if v.Status.StepFailure != nil {

@@ -7,8 +7,7 @@
 //
 // GET answers 200 for every verdict, which is in the body; POST only for Pass. Neither changes
 // anything. Who may get the object with kubectl may read its verdict: the API server says so by the
-// token. All is read live, because a broken watch would leave a cache out of date. The rate of
-// requests is limited.
+// token. All is read live: a broken watch leaves a cache out of date. The rate is limited.
 package verdicthttp
 
 import (

@@ -23,8 +23,7 @@
 //   - It does not print its version.
 //
 // Not used: confidence intervals (-i, -I), because rounds repeat a test in new processes; CPU
-// utilisation (-c, -C), which calibrates on the measuring CPU; -D and -b (TCP_NODELAY, bursts of
-// requests).
+// utilisation (-c, -C), which calibrates on the measuring CPU; -D and -b (TCP_NODELAY, bursts).
 package netperf
 
 import (

@@ -252,8 +252,7 @@ func width(ns int64) int64 {
 
 // bucket returns the range of the true percentile printed as ns. Buckets are 1 µs wide below 100
 // µs, 10 µs below 1 ms and so on; a percentile is anywhere in its bucket, cut to whole µs: on an
-// edge, it may be of the bucket below. Latencies are differences of times cut to µs: up to one more
-// than true.
+// edge, it may be of the bucket below. Latencies are differences of cut times: up to 1 µs more.
 func bucket(ns int64) tool.Range {
 	w := width(ns)
 	r := tool.Range{LowNs: ns - ns%w, HighNs: ns - ns%w + w}

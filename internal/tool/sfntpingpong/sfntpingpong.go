@@ -31,8 +31,7 @@ const (
 	rawPrefix = "raw"
 
 	// replyTimeout is how long either end waits, unless it spins without a muxer. It also prevents
-	// that ns overflow (1.5.0: 2.1 s, later 3.7 s at 2.5 GHz), which are printed as negative or
-	// small.
+	// an overflow of ns (1.5.0: 2.1 s, later 3.7 s at 2.5 GHz), printed as small or negative.
 	replyTimeout = 2 * time.Second
 	// ownWarmup messages precede measuring (since 1.6.0); batch are between two readings of the
 	// clock. slowest is the longest mean round trip with which these end before the deadline. setup
