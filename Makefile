@@ -45,6 +45,8 @@ export CGO_ENABLED := 0
 # An archive of the source that was unpacked in another repository does not get the version of that one.
 STAMP = $(shell git rev-parse --verify --quiet HEAD > /dev/null 2>&1 && git ls-files --error-unmatch go.mod > /dev/null 2>&1 && \
   test -z "$$(git rev-parse --show-prefix)" && git status --porcelain > /dev/null 2>&1 || echo -buildvcs=false)
+# After sudo make demo, also if it was interrupted, the owner of the checkout can build and test, too.
+HAND_OVER = @test "$$(id -u)" != 0 || ! test -d bin || chown -R "$$(ls -nd . | awk '{print $$3 ":" $$4}')" bin
 # The checkout has several modules, none of which belongs to a workspace of the user.
 export GOWORK := off
 export GO111MODULE := on
@@ -214,6 +216,7 @@ cluster-down: ## As root: stop it and remove everything it made, and what interr
 	go run ./test/distribution -remove
 	go run ./test/container -remove
 	go run ./test/cmd/localcluster down
+	$(HAND_OVER)
 
 .PHONY: cluster-status
 cluster-status: ## Show what runs and what does not.
@@ -224,8 +227,7 @@ cluster-status: ## Show what runs and what does not.
 .PHONY: build
 build: ## Build the commands into bin/.
 	go build $(STAMP) -ldflags "-s -w" -o bin/ ./cmd/...
-	@# After sudo make demo, the owner of the checkout can build and test, too.
-	test "$$(id -u)" != 0 || chown -R "$$(ls -nd . | awk '{print $$3 ":" $$4}')" bin
+	$(HAND_OVER)
 
 .PHONY: man
 man: ## Write the man pages of kubectl-tailgate into bin/man/man1.

@@ -101,6 +101,16 @@ func TestDiskWithBlanks(t *testing.T) {
 	}
 }
 
+// TestShellsWithoutLimits runs the script where ulimit knows none of the limits, as in lksh and posh.
+func TestShellsWithoutLimits(t *testing.T) {
+	env := machine(t, t.TempDir(), nil)
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", `ulimit() { echo "ulimit: -$1: unknown option" >&2; return 1; }; . "$0"`, filepath.Join(checkout, "hack/look.sh"), "-files")
+	cmd.Env = env
+	if said, err := cmd.CombinedOutput(); err != nil || len(said) > 0 {
+		t.Errorf("it says %q, %v", said, err)
+	}
+}
+
 // read opens a file of the checkout that a child of the test uses, so that Go does not take an earlier result after the file changed.
 func read(t *testing.T, name string) {
 	t.Helper()
