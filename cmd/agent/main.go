@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/agent"
@@ -43,7 +44,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout 
 	if len(args) > 0 && args[0] == "bare" {
 		return bare.Run(ctx, args[1:], getenv(plan.EnvKey), all.Registry(), stdout)
 	}
-	if len(args) != 1 {
+	if len(args) != 1 && (len(args) != 3 || args[0] != "inspect") {
 		return fmt.Errorf("usage: agent %s", verbs)
 	}
 	switch args[0] {
@@ -53,11 +54,11 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout 
 	case "unverified":
 		return errors.New("the latency of the node is not verified")
 	case "inspect":
-		inspection, err := inspect(ctx, inspector(getenv), getenv(plan.EnvContainer))
+		err := inspect(ctx, inspector(getenv), getenv(plan.EnvContainer), args[1:], stdout)
 		if err != nil {
 			return errors.Join(err, result.Termination{Reason: v1alpha1.OutcomeAgentFailed, Message: err.Error()}.WriteFile(terminationLog))
 		}
-		return inspection.Write(stdout)
+		return nil
 	case "answer":
 		return inspector(getenv).Answer(ctx)
 	case v1alpha1.RoleClient, v1alpha1.RoleServer:
@@ -93,11 +94,25 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout 
 	return a.Run(ctx)
 }
 
-func inspect(ctx context.Context, i agent.Inspector, container string) (result.Inspection, error) {
-	if container != "" {
-		return i.Workload(container)
+// inspect inspects the node or, if one is named, a container: once, or as often and as long as watch says.
+func inspect(ctx context.Context, i agent.Inspector, container string, watch []string, stdout io.Writer) error {
+	if len(watch) > 0 {
+		every, wrong := time.ParseDuration(watch[0])
+		length, err := time.ParseDuration(watch[1])
+		if err := errors.Join(wrong, err); err != nil {
+			return err
+		}
+		return i.Watch(ctx, container, every, length, stdout)
 	}
-	return i.Inspect(ctx)
+	look := i.Inspect
+	if container != "" {
+		look = func(context.Context) (result.Inspection, error) { return i.Workload(container) }
+	}
+	inspection, err := look(ctx)
+	if err != nil {
+		return err
+	}
+	return inspection.Write(stdout)
 }
 
 func inspector(getenv func(string) string) agent.Inspector {

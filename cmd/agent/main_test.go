@@ -109,6 +109,25 @@ func TestInspect(t *testing.T) {
 	}
 }
 
+func TestInspectRepeatedly(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"inspect", "often", "1m"}, `invalid duration "often"`},
+		{[]string{"inspect", "1s", "long"}, `invalid duration "long"`},
+		{[]string{"inspect", "1s"}, "usage"},
+		{[]string{"hold", "1s", "1m"}, "usage"},
+		{[]string{"inspect", "1s", "1m"}, "no process of the container is visible"},
+	} {
+		path := filepath.Join(t.TempDir(), "termination")
+		getenv := func(name string) string { return map[string]string{plan.EnvContainer: "none such"}[name] }
+		if err := run(t.Context(), c.args, getenv, io.Discard, path); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: got error %v, want %q", c.args, err, c.want)
+		}
+	}
+}
+
 func TestUnverified(t *testing.T) {
 	err := run(context.Background(), []string{"unverified"}, func(string) string { return "" }, io.Discard, "")
 	if err == nil || err.Error() != "the latency of the node is not verified" {

@@ -1,10 +1,14 @@
 package agent
 
 import (
+	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"math"
 	"net"
 	"path/filepath"
 	"runtime/debug"
@@ -16,6 +20,7 @@ import (
 	"k8s.io/utils/cpuset"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
@@ -36,7 +41,7 @@ func (i Inspector) Workload(container string) (result.Inspection, error) {
 	if err != nil {
 		return result.Inspection{}, err
 	}
-	w := &result.Workload{}
+	w := &result.Workload{Time: time.Now()}
 	pids, elsewhere, err := h.processesOf(container)
 	if err != nil {
 		return result.Inspection{}, err
@@ -96,6 +101,74 @@ func (i Inspector) Workload(container string) (result.Inspection, error) {
 		w.Interfaces = append(w.Interfaces, e)
 	}
 	return result.Inspection{Version: result.InspectionVersion, Evidence: w.Interfaces[0], Workload: w}, nil
+}
+
+var (
+	memoryPoll  = time.Second // between two looks at the memory of a container that is watched
+	maxWatchLog = 6 << 20     // bytes: a reader takes 8 MiB, a kubelet rotates at 10 MiB, and one inspection has at most 1.3 MiB
+)
+
+// Watch inspects a container as Workload again and again, and writes each inspection to the log. It ends before a container that fills its
+// memory needs what the agent uses.
+func (i Inspector) Watch(ctx context.Context, container string, every, length time.Duration, log io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, length)
+	defer cancel()
+	h := host{root: i.Root}
+	pids, _, err := h.processesOf(container)
+	if err != nil {
+		return err
+	}
+	h.pid = pids[0]
+	written := 0
+	for next := time.Now(); ctx.Err() == nil; {
+		switch left := h.memoryLeft(); {
+		case left == unknown:
+			return errors.New("the memory of the container is hidden, and a watch must not fill it: inspect it without --watch")
+		case left < plan.EphemeralMemory:
+			return fmt.Errorf("the watch ended, because the container has only %d MiB left under its memory limit: raise the limit", left>>20)
+		case written > maxWatchLog:
+			return fmt.Errorf("the watch ended, because its log has %d MiB: raise the interval", written>>20)
+		case !time.Now().Before(next):
+			next = time.Now().Add(every)
+			found, err := i.Workload(container)
+			if err != nil {
+				return err
+			}
+			var record bytes.Buffer
+			if err := found.Write(&record); err != nil {
+				return err
+			}
+			written += record.Len()
+			if _, err := record.WriteTo(log); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(memoryPoll):
+		}
+	}
+	return nil
+}
+
+// memoryLeft returns how much of its memory limit the container may still use; -1: unknown. A kubelet, too, counts files that were not used
+// lately as free.
+func (h host) memoryLeft() int64 {
+	dirs, _ := h.cgroups("memory", "memory.max", "memory.limit_in_bytes")
+	if len(dirs) == 0 {
+		return unknown
+	}
+	in := func(name string) string { return filepath.Join(dirs[0], name) }
+	limit, used := h.either(in("memory.max"), in("memory.limit_in_bytes")), counter(h.either(in("memory.current"), in("memory.usage_in_bytes")))
+	switch _, after, found := strings.Cut("\n"+h.read(in("memory.stat")), "\ninactive_file "); {
+	case limit == "max":
+		return math.MaxInt64
+	case used < 0, counter(limit) < 0, !found:
+		return unknown
+	default:
+		inactive, _, _ := strings.Cut(after, "\n")
+		return max(0, counter(limit)-max(0, used-counter(inactive)))
+	}
 }
 
 // workloadEvidence gathers the evidence of an interface. That the container has only one device does not make it that of each interface:

@@ -1,10 +1,15 @@
 package agent
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -148,5 +153,82 @@ func TestCompareThreads(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, threads); diff != "" || busiest.TID != 1 {
 		t.Errorf("busiest %d; %s", busiest.TID, diff)
+	}
+}
+
+// A watch repeats the inspection until its time is over, and ends before the agent's own memory is what the container lacks.
+func TestWatch(t *testing.T) {
+	memoryPoll = time.Millisecond
+	const dir, dir1 = "proc/1/root/sys/fs/cgroup/", "proc/1/root/sys/fs/cgroup/memory/"
+	room := map[string]string{dir + "memory.max": "67108864\n", dir + "memory.current": "50000000\n", dir + "memory.stat": "anon 1\ninactive_file 30000000\nactive_file 2\n"}
+	with := func(path, content string) map[string]string {
+		files := maps.Clone(room)
+		files[path] = content
+		return files
+	}
+	version1 := map[string]string{
+		"proc/1/cgroup":                "5:memory:/../cri-containerd-3ab0f1.scope\n0::/../cri-containerd-3ab0f1.scope\n",
+		"proc/1/mountinfo":             "36 35 0:30 /../cri-containerd-3ab0f1.scope /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n",
+		dir1 + "memory.limit_in_bytes": "67108864\n", dir1 + "memory.usage_in_bytes": "60000000\n", dir1 + "memory.stat": "cache 2\ninactive_file 30000000\n",
+	}
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  string // error; empty: the watch ends when its time is over
+	}{
+		"room":                         {files: room},
+		"no limit":                     {files: with(dir+"memory.max", "max\n")},
+		"used beyond the limit":        {files: with(dir+"memory.current", "99999999999\n"), want: "has only 0 MiB left under its memory limit: raise the limit"},
+		"full":                         {files: with(dir+"memory.current", "70000000\n"), want: "has only 25 MiB left"},
+		"files in use are not free":    {files: with(dir+"memory.stat", "inactive_file 1000\nactive_file 30000000\n"), want: "has only 16 MiB left"},
+		"a hidden limit":               {files: with(dir+"memory.max", ""), want: "the memory of the container is hidden"},
+		"a hidden use":                 {files: with(dir+"memory.current", ""), want: "is hidden"},
+		"hidden statistics":            {files: with(dir+"memory.stat", ""), want: "is hidden"},
+		"room, version 1":              {files: version1},
+		"a process that is not there":  {files: map[string]string{"proc/1/cgroup": ""}, want: "no process of the container is visible"},
+		"a limit that is not a number": {files: with(dir+"memory.max", "much\n"), want: "is hidden"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var log bytes.Buffer
+			err := Inspector{Node: "a", Root: beside(t, c.files).root}.Watch(t.Context(), "3ab0f1", 30*time.Millisecond, 300*time.Millisecond, &log)
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Fatalf("got error %v, want %q", err, c.want)
+			}
+			var times []time.Time
+			for i, err := range result.Inspections(&log) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				times = append(times, i.Workload.Time)
+			}
+			if c.want != "" && len(times) > 0 {
+				t.Errorf("it inspected the container at %v", times)
+			}
+			if c.want == "" && (len(times) < 2 || len(times) > 10 || !slices.IsSortedFunc(times, time.Time.Compare)) {
+				t.Errorf("it inspected the container at %v", times)
+			}
+		})
+	}
+}
+
+type noWriter struct{}
+
+func (noWriter) Write([]byte) (int, error) { return 0, errors.New("no space") }
+
+func TestWatchEnds(t *testing.T) {
+	memoryPoll = time.Millisecond
+	const dir = "proc/1/root/sys/fs/cgroup/"
+	i := Inspector{Root: beside(t, map[string]string{dir + "memory.max": "max\n", dir + "memory.current": "1\n", dir + "memory.stat": "inactive_file 0\n"}).root}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // as by SIGTERM
+	if err := i.Watch(ctx, "3ab0f1", time.Hour, time.Hour, io.Discard); err != nil {
+		t.Error(err)
+	}
+	if err := i.Watch(t.Context(), "3ab0f1", time.Hour, time.Hour, noWriter{}); err == nil || !strings.Contains(err.Error(), "no space") {
+		t.Error(err)
+	}
+	defer func(before int) { maxWatchLog = before }(maxWatchLog)
+	maxWatchLog = 3000
+	if err := i.Watch(t.Context(), "3ab0f1", 0, time.Hour, io.Discard); err == nil || !strings.Contains(err.Error(), "its log has") {
+		t.Error(err)
 	}
 }

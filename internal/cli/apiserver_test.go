@@ -57,6 +57,7 @@ type apiServer struct {
 	// kubelet runs the ephemeral container that was added to a pod, kubeletSummary is what it knows of pods, and podMetrics what
 	// metrics-server knows; empty: there is none.
 	kubelet                    func(*corev1.Pod)
+	followed                   func(*corev1.Pod) // happens when a log that is followed ends
 	kubeletSummary, podMetrics string
 	// forbiddenPatch is the answer to a patch of a pod; nil: it is allowed.
 	forbiddenPatch *apierrors.StatusError
@@ -220,6 +221,9 @@ func (s *apiServer) ServeHTTP(plain http.ResponseWriter, r *http.Request) {
 			lines = lines[max(0, len(lines)-tail):]
 		}
 		_, _ = io.WriteString(w, strings.Join(lines, ""))
+		if s.followed != nil && r.URL.Query().Get("follow") == "true" {
+			s.followed(s.pods[named(r)])
+		}
 	})
 	mux.HandleFunc("GET /apis/tailgate.dev/v1alpha1/latencygates", func(w http.ResponseWriter, _ *http.Request) {
 		list := v1alpha1.LatencyGateList{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LatencyGateList"}}

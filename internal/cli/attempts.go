@@ -169,7 +169,7 @@ const (
 )
 
 func lastWords(ctx context.Context, c *cluster, pod types.NamespacedName) ([]string, error) {
-	log, err := c.log(ctx, pod, pods.Container)
+	log, err := c.log(ctx, pod, pods.Container, false)
 	if err != nil {
 		return nil, err
 	}

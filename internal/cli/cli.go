@@ -309,12 +309,13 @@ func (c *cluster) raw(ctx context.Context, into any, path string, parameters ...
 
 const tailOfLog = 1000 // lines, enough for the largest result and all else of an agent
 
-func (c *cluster) log(ctx context.Context, pod types.NamespacedName, container string) (io.ReadCloser, error) {
+// log returns the end of the log of a container and, to follow, what the container writes until it ends.
+func (c *cluster) log(ctx context.Context, pod types.NamespacedName, container string, follow bool) (io.ReadCloser, error) {
 	core, err := c.core()
 	if err != nil {
 		return nil, err
 	}
-	log, err := core.Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: container, TailLines: new(int64(tailOfLog))}).Stream(ctx)
+	log, err := core.Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: container, Follow: follow, TailLines: new(int64(tailOfLog))}).Stream(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -365,7 +365,7 @@ func (d *doctorCall) warnings(ctx context.Context, pod *corev1.Pod) []corev1.Eve
 // inspection reads an inspection from a container's log, which the kubelet may have a moment later.
 func (c *cluster) inspection(ctx context.Context, pod types.NamespacedName, container string) (result.Inspection, error) {
 	once := func() (result.Inspection, error) {
-		log, err := c.log(ctx, pod, container)
+		log, err := c.log(ctx, pod, container, false)
 		if err != nil {
 			return result.Inspection{}, fmt.Errorf("reading the log of pod %s: %w", pod, err)
 		}

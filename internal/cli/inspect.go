@@ -4,22 +4,24 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/rand"
 	stats "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 	"k8s.io/utils/ptr"
@@ -47,6 +49,10 @@ func newInspect(c *cluster) *cobra.Command {
 			"ephemeral container ends within seconds, and stays in the pod's list until the pod is deleted. While it runs, its memory of less\n" +
 			"than 32 MiB counts in the pod: the command refuses a pod that may have less memory left under its limit. The command starts no\n" +
 			"process in the inspected container, and neither stops nor restarts the container.\n\n" +
+			"With --watch, the ephemeral container repeats the inspection until --watch-for is over, even if the command ends earlier. The\n" +
+			"command prints each change of a check, or, as JSON, a line for each inspection. Only the first inspection can prove\n" +
+			"CPUsExclusive: the ephemeral container keeps the shared CPUs of its start. The watch ends if the pod is deleted, or if the\n" +
+			"container restarts or has less than 32 MiB of memory left. The worst inspection determines the exit code.\n\n" +
 			"With --require or --like, the exit codes are:\n\n" +
 			"  0  every required check is Proved, in every pod\n" +
 			"  1  at least one check is Failed\n" +
@@ -55,11 +61,12 @@ func newInspect(c *cluster) *cobra.Command {
 			"The command needs ClusterRole tailgate-inspect in the namespace, and no operator. docs/inspect.md describes all checks.",
 		Example: "  " + name + " inspect pod/feed-0 -n trading\n" +
 			"  " + name + " inspect sts/feed -c handler --require CPUsExclusive,NUMALocal,Function=VF,MTU=9000\n" +
-			"  " + name + " inspect -l app=feed --like lbench/x2522",
+			"  " + name + " inspect -l app=feed --like lbench/x2522\n" +
+			"  " + name + " inspect -l app=feed --watch=30s --watch-for 1h",
 		Args:        takes("pods, Deployments or StatefulSets", 0, math.MaxInt),
 		Annotations: map[string]string{exitsByVerdict: "true"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return call.run(cmd.Context(), args, cmd.OutOrStdout())
+			return call.run(cmd.Context(), args, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	flags := cmd.Flags()
@@ -72,6 +79,9 @@ func newInspect(c *cluster) *cobra.Command {
 	flags.StringVar(&call.image, "image", "", "bench image of the agent; default: that of the manager")
 	flags.BoolVar(&call.memoryFree, "memory-free", false, "inspect although the memory that the pod uses is not known: you know that "+pods.EphemeralMemory.String()+" are free below its limit")
 	flags.DurationVar(&call.timeout, "timeout", time.Minute, "time limit of each pod, including the pull of the image")
+	flags.DurationVar(&call.every, "watch", 0, "repeat the inspection, and show what changes; --watch=30s gives the time between two looks")
+	flags.Lookup("watch").NoOptDefVal = "10s"
+	flags.DurationVar(&call.length, "watch-for", 0, fmt.Sprintf("time after which a watch ends, at most %s; default: 10m", longestWatch))
 	return cmd
 }
 
@@ -79,7 +89,7 @@ type inspectCall struct {
 	*cluster
 	container, selector, form, require, like, iface, image string
 	memoryFree                                             bool
-	timeout                                                time.Duration
+	timeout, every, length                                 time.Duration
 
 	api          client.Client
 	policy       corev1.PullPolicy
@@ -108,6 +118,13 @@ func (c *inspectCall) check(args []string) (err error) {
 		return errors.New("--selector and names exclude each other; give one of them")
 	case c.timeout < leastTimeout:
 		return fmt.Errorf("--timeout: no pod can be inspected in %s; give %s or more", c.timeout, leastTimeout)
+	case c.every == 0 && c.length != 0:
+		return errors.New("--watch-for belongs to --watch; add that")
+	case c.every != 0:
+		c.length = cmp.Or(c.length, 10*time.Minute)
+		if c.every < leastTimeout || c.length < c.every || c.length > longestWatch {
+			return fmt.Errorf("--watch=%s --watch-for %s: give an interval of %s or more, and %s or less as a whole", c.every, c.length, leastTimeout, longestWatch)
+		}
 	}
 	if c.require != "" {
 		if c.requirements, err = proof.ParseRequirements(c.require, &c.asked); err != nil {
@@ -117,7 +134,7 @@ func (c *inspectCall) check(args []string) (err error) {
 	return nil
 }
 
-func (c *inspectCall) run(ctx context.Context, args []string, stdout io.Writer) error {
+func (c *inspectCall) run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := c.check(args); err != nil {
 		return err
 	}
@@ -139,29 +156,71 @@ func (c *inspectCall) run(ctx context.Context, args []string, stdout io.Writer) 
 		return err
 	}
 	reports, code := []inspected{}, exitPass
-	var refusals []error
-	for n := range targets {
-		one, err := c.inspect(ctx, &targets[n])
-		if err != nil {
-			refusals = append(refusals, fmt.Errorf("pod %s/%s: %w", targets[n].Namespace, targets[n].Name, granted(err)))
-			code = worse(code, exitError)
-			continue
-		}
-		if len(c.requirements) > 0 {
-			one.Outcome = proof.Met(c.requirements, one.Lines)
-			code = worse(code, exitCode(one.Outcome))
-		}
-		reports = append(reports, one)
+	var lock sync.Mutex
+	var group errgroup.Group
+	if c.every == 0 {
+		group.SetLimit(1)
 	}
-	if c.form == "json" {
+	for n := range targets {
+		group.Go(func() error {
+			before := map[string]v1alpha1.ProofState{}
+			err := c.inspect(ctx, &targets[n], func(one inspected) error {
+				lock.Lock()
+				defer lock.Unlock()
+				if one.Outcome != "" {
+					code = worse(code, exitCode(one.Outcome))
+				}
+				if c.every == 0 {
+					reports = append(reports, one)
+					return nil
+				}
+				return c.watched(stdout, one, before)
+			})
+			if err != nil && ctx.Err() != nil {
+				err = errors.New("interrupted; the ephemeral container ends by itself")
+			}
+			if err != nil {
+				lock.Lock()
+				defer lock.Unlock()
+				code = worse(code, exitError)
+				fmt.Fprintf(stderr, "%s: pod %s/%s: %s\n", name, targets[n].Namespace, targets[n].Name, oneLine(granted(err)))
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // each pod has reported its error
+	switch {
+	case c.every != 0:
+	case c.form == "json":
 		err = report.WriteJSON(stdout, reports)
-	} else {
+	default:
 		err = emit(stdout, inspectTable(reports), nil)
 	}
 	if err != nil || code == exitPass {
 		return err
 	}
-	return ended{code: code, err: utilerrors.NewAggregate(refusals)}
+	return ended{code: code}
+}
+
+// watched prints a look of a watch: whole as JSON, or the first as a table and of each later one what changed.
+func (c *inspectCall) watched(stdout io.Writer, one inspected, before map[string]v1alpha1.ProofState) error {
+	if c.form == "json" {
+		return json.NewEncoder(stdout).Encode(one)
+	}
+	var out bytes.Buffer
+	if len(before) == 0 {
+		out.Write(inspectTable([]inspected{one}))
+	}
+	nth := map[string]int{} // a check has a line for each interface
+	for _, l := range one.Lines {
+		nth[l.Check]++
+		key := fmt.Sprint(l.Check, nth[l.Check])
+		if was := before[key]; was != "" && was != l.State {
+			fmt.Fprintf(&out, "%s %s/%s %s: %s, was %s: %s\n", one.Workload.Time.Local().Format(time.TimeOnly), one.Namespace, one.Pod, l.Check, l.State, was, l.Found)
+		}
+		before[key] = l.State
+	}
+	return emit(stdout, out.Bytes(), nil)
 }
 
 // targets returns the pods that are named, those of workloads that are named, or those of the selector.
@@ -295,6 +354,7 @@ func (b *likened) line(w *result.Workload) proof.WorkloadLine {
 }
 
 const (
+	longestWatch   = time.Hour
 	maxDifferences = 8
 	maxThreadRows  = 20 // of the threads that moved or ran most
 )
@@ -339,53 +399,116 @@ func inspectTable(all []inspected) []byte {
 	return out.Bytes()
 }
 
-func (c *inspectCall) inspect(ctx context.Context, pod *corev1.Pod) (inspected, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+// inspect inspects a pod once or, in a watch, again and again, and passes on what each look found.
+func (c *inspectCall) inspect(ctx context.Context, pod *corev1.Pod, see func(inspected) error) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout+c.length+min(c.timeout, c.length)) // the last look may take long
 	defer cancel()
 	// Read again: earlier pods took time.
 	if err := c.api.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-		return inspected{}, err
+		return err
 	}
 	target, status, err := pods.ContainerOf(pod, c.container)
 	if err != nil {
-		return inspected{}, err
+		return err
 	}
 	if err := pods.Uninspectable(pod, status); err != nil {
-		return inspected{}, err
+		return err
 	}
 	if err := c.roomIn(ctx, pod); err != nil {
-		return inspected{}, err
+		return err
 	}
 	before, own := pod.DeepCopy(), "tailgate-inspect-"+rand.String(5)
-	pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, pods.Ephemeral(pod, target, status, own, c.image, c.policy, c.iface))
+	agent := pods.Ephemeral(pod, target, status, own, c.image, c.policy, c.iface)
+	if c.every != 0 {
+		agent.Command = append(agent.Command, c.every.String(), c.length.String())
+	}
+	pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, agent)
 	if err := c.api.SubResource("ephemeralcontainers").Patch(ctx, pod, client.StrategicMergeFrom(before)); err != nil {
-		return inspected{}, fmt.Errorf("adding an ephemeral container: %w", err)
+		return fmt.Errorf("adding an ephemeral container: %w", err)
 	}
-	failure := c.await(ctx, pod, own)
-	_, after, err := pods.ContainerOf(pod, target.Name)
-	switch {
-	case err != nil || after.ContainerID != status.ContainerID || after.RestartCount != status.RestartCount:
-		return inspected{}, fmt.Errorf("container %s restarted during the inspection; inspect it again", target.Name)
-	case failure != nil:
-		return inspected{}, failure
+	stays := func() (over bool, err error) {
+		over, failure := c.await(ctx, pod, own)
+		_, after, err := pods.ContainerOf(pod, target.Name)
+		switch {
+		case pod.DeletionTimestamp != nil:
+			return true, errors.New("the pod is being deleted; inspect the pod that replaces it")
+		case err != nil || after.ContainerID != status.ContainerID || after.RestartCount != status.RestartCount || after.State.Running == nil:
+			return true, fmt.Errorf("container %s ended or restarted during the inspection; inspect it again when it runs", target.Name)
+		}
+		return over, failure
 	}
-	found, err := c.inspection(ctx, client.ObjectKeyFromObject(pod), own)
-	if err != nil {
-		return inspected{}, err
+	var first *proof.WorkloadLine
+	look := func(found result.Inspection) error {
+		if found.Workload == nil || len(found.Workload.Interfaces) == 0 {
+			return fmt.Errorf("image %s has an agent of another version; use the bench image of this release", c.image)
+		}
+		known, err := c.workloadPod(ctx, pod, target)
+		if err != nil {
+			return err
+		}
+		r := inspected{Namespace: pod.Namespace, Pod: pod.Name, Container: target.Name, Node: pod.Spec.NodeName, Ephemeral: own, Workload: found.Workload}
+		r.Lines = proof.Workload(known, *found.Workload)
+		if c.benchmark != nil {
+			r.Lines = append(r.Lines, c.benchmark.line(found.Workload))
+		}
+		judged, exclusive := r.Lines, slices.IndexFunc(r.Lines, func(l proof.WorkloadLine) bool { return l.Check == v1alpha1.ProofCPUsExclusive })
+		if first == nil {
+			first = &judged[exclusive]
+		} else {
+			// The agent has the shared CPUs of its start. They may be others now, which a new container would show.
+			judged = append(slices.Clone(r.Lines), *first)
+			if r.Lines[exclusive].State == v1alpha1.ProofProved {
+				r.Lines = slices.Delete(r.Lines, exclusive, exclusive+1)
+			}
+		}
+		if len(c.requirements) > 0 {
+			r.Outcome = proof.Met(c.requirements, judged)
+		}
+		return see(r)
 	}
-	if found.Workload == nil || len(found.Workload.Interfaces) == 0 {
-		return inspected{}, fmt.Errorf("image %s has an agent of another version; use the bench image of this release", c.image)
+	return c.follow(ctx, pod, own, stays, look)
+}
+
+// follow passes on each inspection in the log of an agent until the agent ends. It reads again where a connection breaks, or if the kubelet
+// provides the log a moment later.
+func (c *inspectCall) follow(ctx context.Context, pod *corev1.Pod, own string, stays func() (bool, error), look func(result.Inspection) error) error {
+	var latest time.Time
+	seen, problem := false, result.ErrMissing
+	for tries := 4; tries > 0; {
+		over, err := stays()
+		if err != nil {
+			return err
+		}
+		if over {
+			tries--
+		}
+		log, err := c.log(ctx, client.ObjectKeyFromObject(pod), own, true)
+		if apierrors.IsForbidden(err) {
+			return err
+		} else if problem = err; err != nil {
+			continue
+		}
+		for found, err := range result.Inspections(log) {
+			switch {
+			case err != nil:
+				problem = err
+				continue
+			case seen && found.Workload != nil && !found.Workload.Time.After(latest):
+				continue
+			}
+			if err = c.api.Get(ctx, client.ObjectKeyFromObject(pod), pod); err == nil {
+				err = look(found)
+			}
+			if err != nil {
+				return err
+			}
+			seen, latest = true, found.Workload.Time
+		}
+		if _ = log.Close(); over && seen {
+			return nil
+		}
 	}
-	known, err := c.workloadPod(ctx, pod, target)
-	if err != nil {
-		return inspected{}, err
-	}
-	r := inspected{Namespace: pod.Namespace, Pod: pod.Name, Container: target.Name, Node: pod.Spec.NodeName, Ephemeral: own, Workload: found.Workload}
-	r.Lines = proof.Workload(known, *found.Workload)
-	if c.benchmark != nil {
-		r.Lines = append(r.Lines, c.benchmark.line(found.Workload))
-	}
-	return r, nil
+	return fmt.Errorf("reading the inspection: %w; is %s a Tailgate bench image?", cmp.Or(problem, result.ErrMissing), c.image)
 }
 
 const (
@@ -400,6 +523,9 @@ func (c *inspectCall) roomIn(ctx context.Context, pod *corev1.Pod) error {
 	limit, need := pods.MemoryLimit(pod), pods.EphemeralMemory
 	if limit == nil {
 		return nil
+	}
+	if r := pod.Spec.Resources; r != nil && c.every != 0 && !r.Limits.Memory().IsZero() {
+		return errors.New("its memory limit is that of the pod, and a watch sees only that of a container: inspect it without --watch")
 	}
 	used, at, err := c.memoryOf(ctx, pod)
 	for _, s := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
@@ -451,11 +577,14 @@ func (c *inspectCall) memoryOf(ctx context.Context, pod *corev1.Pod) (used int64
 	return 0, at, errors.New("neither the metrics API nor the kubelet knows it")
 }
 
-func (c *inspectCall) await(ctx context.Context, pod *corev1.Pod, own string) error {
+// await waits until the agent runs or has ended.
+func (c *inspectCall) await(ctx context.Context, pod *corev1.Pod, own string) (over bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
 	last := "the kubelet has not started it"
 	for pause(ctx, inspectPoll) {
 		if err := c.api.Get(ctx, client.ObjectKeyFromObject(pod), pod); apierrors.IsNotFound(err) {
-			return errors.New("the pod was deleted during the inspection")
+			return true, errors.New("the pod was deleted during the inspection")
 		} else if err != nil {
 			last = oneLine(err)
 			continue
@@ -464,21 +593,21 @@ func (c *inspectCall) await(ctx context.Context, pod *corev1.Pod, own string) er
 			switch end, waiting := s.State.Terminated, s.State.Waiting; {
 			case s.Name != own:
 			case end != nil && end.ExitCode == 0:
-				return nil
+				return true, nil
 			case end != nil:
 				t, _ := result.ParseTermination(end.Message) // or the message is not the agent's
-				return fmt.Errorf("the agent ended with exit code %d (%s): %s", end.ExitCode, end.Reason, text.OneLine(cmp.Or(t.Message, end.Message, "without a message"), 400))
+				return true, fmt.Errorf("the agent ended with exit code %d (%s): %s", end.ExitCode, end.Reason, text.OneLine(cmp.Or(t.Message, end.Message, "without a message"), 400))
 			case waiting != nil:
 				last = text.OneLine(waiting.Reason+": "+waiting.Message, 400)
 				if slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}, waiting.Reason) {
-					return fmt.Errorf("image %s cannot be pulled, for which only the pod's own imagePullSecrets count: %s", c.image, last)
+					return true, fmt.Errorf("image %s cannot be pulled, for which only the pod's own imagePullSecrets count: %s", c.image, last)
 				}
 			default:
-				last = "it runs"
+				return false, nil
 			}
 		}
 	}
-	return fmt.Errorf("no inspection within %s (%s); raise --timeout, or see kubectl describe pod", c.timeout, last)
+	return true, fmt.Errorf("no inspection within %s (%s); raise --timeout, or see kubectl describe pod", c.timeout, last)
 }
 
 func (c *inspectCall) workloadPod(ctx context.Context, pod *corev1.Pod, target *corev1.Container) (known proof.WorkloadPod, err error) {

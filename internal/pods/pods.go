@@ -360,8 +360,8 @@ func Inspect(i Inspection) *corev1.Pod {
 	return pod
 }
 
-// EphemeralMemory is what an inspection needs within the memory limit of the pod, with a margin. The agent itself used 14 MiB.
-var EphemeralMemory = resource.MustParse("32Mi")
+// EphemeralMemory is what an inspection needs within the memory limit of the pod.
+var EphemeralMemory = *resource.NewQuantity(plan.EphemeralMemory, resource.BinarySI)
 
 // maxEphemeral bounds the ephemeral containers of a pod, which cannot be removed: an object of the API has some 1.5 MiB at most.
 const maxEphemeral = 200

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
+	"time"
 )
 
 // InspectionVersion is the version of Inspection's format. A reader rejects any other version.
@@ -84,19 +86,28 @@ func (i Inspection) Write(w io.Writer) error {
 }
 
 func ReadInspection(log io.Reader) (Inspection, error) {
-	i, err := readFrame(log, frameInspection, InspectionVersion, func(content []byte, digest string) (i Inspection, err error) {
-		err = inflate(content, digest, InspectionVersion, &i)
-		return i, err
-	})
+	i, err := readFrame(log, frameInspection, InspectionVersion, openInspection)
 	if err != nil {
 		return Inspection{}, fmt.Errorf("reading the inspection: %w; is the image a Tailgate bench image?", err)
 	}
 	return i, nil
 }
 
+// Inspections yields the inspections in a log as an agent writes them, and what is wrong with others.
+func Inspections(log io.Reader) iter.Seq2[Inspection, error] {
+	return frames(log, frameInspection, InspectionVersion, openInspection)
+}
+
+func openInspection(content []byte, digest string) (i Inspection, err error) {
+	err = inflate(content, digest, InspectionVersion, &i)
+	return i, err
+}
+
 // Workload is what an agent found of another container of its pod, or of its own before the program
 // runs. It says nothing of what it could not read.
 type Workload struct {
+	// Time is when the inspection began, by the node's clock.
+	Time time.Time `json:"time,omitzero"`
 	// PoolCPUs are the agent's own CPUs in another container's pod, which all containers share.
 	// Empty: the agent was in the container itself.
 	PoolCPUs string `json:"poolCPUs,omitempty"`

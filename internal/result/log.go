@@ -100,41 +100,51 @@ func writeFrame(w io.Writer, what string, version int, content []byte) error {
 // readFrame returns a log's first frame that open accepts. The error wraps ErrMissing without one,
 // ErrCorrupt if one is incomplete or of another version, or is open's or the reader's.
 func readFrame[T any](log io.Reader, what string, version int, open func(content []byte, digest string) (T, error)) (T, error) {
-	var (
-		none    T
-		current *frame
-		problem error
-	)
-	for r, err := range records(log, MaxLog) {
-		if err != nil {
-			return none, err
+	var none T
+	problem := fmt.Errorf("%w in the log", ErrMissing)
+	for found, err := range frames(log, what, version, open) {
+		if err == nil {
+			return found, nil
 		}
-		switch r.kind {
-		case kindBegin:
-			current = begin(r.content, what, version)
-		case kindData:
-			current.add(r.content)
-		case kindEnd:
-			if current == nil {
-				continue
+		problem = err
+	}
+	return none, problem
+}
+
+// frames yields each frame of a log that open accepts, or why it does not. The reader's own error is last.
+func frames[T any](log io.Reader, what string, version int, open func(content []byte, digest string) (T, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var (
+			none    T
+			current *frame
+		)
+		for r, err := range records(log, MaxLog) {
+			if err != nil {
+				yield(none, err)
+				return
 			}
-			found, wrong := none, current.whole()
-			if wrong == nil {
-				found, wrong = open(current.content, r.content)
+			switch r.kind {
+			case kindBegin:
+				current = begin(r.content, what, version)
+			case kindData:
+				current.add(r.content)
+			case kindEnd:
+				if current == nil {
+					continue
+				}
+				found, wrong := none, current.whole()
+				if wrong == nil {
+					found, wrong = open(current.content, r.content)
+				}
+				if current = nil; !yield(found, wrong) {
+					return
+				}
 			}
-			if wrong == nil {
-				return found, nil
-			}
-			current, problem = nil, wrong
+		}
+		if current != nil {
+			yield(none, fmt.Errorf("%w: the log ends within it", ErrCorrupt))
 		}
 	}
-	switch {
-	case current != nil:
-		return none, fmt.Errorf("%w: the log ends within it", ErrCorrupt)
-	case problem != nil:
-		return none, problem
-	}
-	return none, fmt.Errorf("%w in the log", ErrMissing)
 }
 
 // frame is a frame that is being read; nil is a frame that is skipped.
