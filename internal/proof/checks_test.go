@@ -119,6 +119,30 @@ func TestNUMAPolicies(t *testing.T) {
 	}
 }
 
+// The remedy of a CPU that is far from its NIC names a setting that the network has.
+func TestNUMARemedies(t *testing.T) {
+	for want, network := range map[string]v1alpha1.Network{
+		"set topologyManagerPolicy": {Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: "amd.com/sf_vf"}}},
+		"let network.nad.alignWith name a resource of devices of the NIC, or":                {Type: v1alpha1.NetworkNAD, NAD: &v1alpha1.NADNetwork{}},
+		"let network.host.alignWith name a resource of devices of the NIC, or":               {Type: v1alpha1.NetworkHost},
+		"set placement.numaPolicy to Preferred: no setting aligns CPUs with the pod network": {Type: v1alpha1.NetworkPod},
+	} {
+		w := good(numa("Required"), client(func(e *result.Evidence, _ *result.Seen) { e.DeviceNUMANode = 0 }), func(w *world) { w.spec.Network = network })
+		found := false
+		for _, warning := range Warnings(w.spec, w.variant(), w.run) {
+			if warning.Reason == v1alpha1.WarningNUMAMismatch {
+				found = true
+				if !strings.Contains(warning.Message, want) {
+					t.Errorf("%s: %q does not say %q", network.Type, warning.Message, want)
+				}
+			}
+		}
+		if !found {
+			t.Errorf("%s: no warning", network.Type)
+		}
+	}
+}
+
 // Of several warnings with one reason, the first is kept, unless it does not block and a later one does.
 func TestAddWarning(t *testing.T) {
 	of := func(message string, blocks bool) Warning {
