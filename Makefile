@@ -213,9 +213,8 @@ cluster-deploy: look ## As root: build the images and install Tailgate on the lo
 
 .PHONY: cluster-down
 cluster-down: ## As root: stop it and remove everything it made, and what interrupted runs of other targets left.
-	go run ./test/distribution -remove
-	go run ./test/container -remove
-	go run ./test/cmd/localcluster down
+	@# Each, whatever the others say.
+	left=''; for command in 'distribution -remove' 'container -remove' 'cmd/localcluster down'; do go run ./test/$$command || left=1; done; test -z "$$left"
 	$(HAND_OVER)
 
 .PHONY: cluster-status

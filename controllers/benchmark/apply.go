@@ -283,7 +283,7 @@ func (r *Reconciler) ensureNetwork(ctx context.Context, w *world) error {
 	}
 	switch {
 	case !metav1.IsControlledBy(found, w.benchmark):
-		return refusef(v1alpha1.OutcomeNameTaken, "NetworkAttachmentDefinition %s exists and does not belong to this benchmark; delete it, or give the benchmark another name", want.GetName())
+		return refusef(v1alpha1.OutcomeNameTaken, "NetworkAttachmentDefinition %s exists and does not belong to this benchmark; delete it if nothing uses it, or give the benchmark another name", want.GetName())
 	case !equality.Semantic.DeepEqual(found.Object["spec"], want.Object["spec"]) || !equality.Semantic.DeepEqual(found.GetAnnotations(), want.GetAnnotations()):
 		return refusef(v1alpha1.OutcomeNetworkChanged, "another client changed NetworkAttachmentDefinition %s, which the operator created; delete it, and the operator creates it again", want.GetName())
 	}

@@ -163,7 +163,7 @@ func decideHold(w *world, v *v1alpha1.LatencyVerification, pod, want *corev1.Pod
 	case !ownsHoldPod(v, pod) && rests:
 		return holdStep{}
 	case !ownsHoldPod(v, pod):
-		return holdStep{reason: v1alpha1.ReasonHoldPodRefused, message: "exists and does not belong to this gate; delete it"}
+		return holdStep{reason: v1alpha1.ReasonHoldPodRefused, message: "exists and does not belong to this gate; delete it if nothing uses it, or give the gate another name"}
 	case controllers.Lingers(pod):
 		return holdStep{do: holdReplace}
 	case !pod.DeletionTimestamp.IsZero() && !rests && w.now.Sub(pod.DeletionTimestamp.Time) >= holdEnds:
@@ -348,7 +348,7 @@ func (r *Gates) budget(ctx context.Context, s *snapshot) error {
 	case found == nil:
 		err = r.Client.Create(ctx, want)
 	case !ours:
-		err = fmt.Errorf("PodDisruptionBudget %s/%s exists and does not belong to this gate; delete it", found.Namespace, found.Name)
+		err = fmt.Errorf("PodDisruptionBudget %s/%s exists and does not belong to this gate; delete it if nothing uses it, or give the gate another name", found.Namespace, found.Name)
 	case !equality.Semantic.DeepEqual(found.Spec, want.Spec):
 		found.Spec = want.Spec
 		err = r.Client.Update(ctx, found)

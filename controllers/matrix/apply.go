@@ -151,7 +151,7 @@ func (w *world) obstacle(number int32, child *v1alpha1.LatencyBenchmark) *blocke
 		return &blocker{v1alpha1.ReasonQueued, fmt.Sprintf("LatencyBenchmark %s still exists", child.Name)}
 	case !metav1.IsControlledBy(child, w.matrix):
 		return &blocker{v1alpha1.OutcomeNameTaken, fmt.Sprintf(
-			"LatencyBenchmark %s exists and does not belong to this matrix; delete it, or give the matrix another name", child.Name)}
+			"LatencyBenchmark %s exists and does not belong to this matrix; delete it if no user needs its results, or give the matrix another name", child.Name)}
 	case !w.measures(number, child):
 		return &blocker{v1alpha1.OutcomeNameTaken, fmt.Sprintf(
 			"LatencyBenchmark %s does not measure its pair as the template says: another client created it; delete it", child.Name)}

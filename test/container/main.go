@@ -22,6 +22,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -82,8 +83,17 @@ func run(ctx context.Context, args []string) error {
 	if os.Geteuid() != 0 {
 		return errors.New("root is needed, as for a privileged container")
 	}
-	if len(args) > 0 && args[0] == "-remove" {
-		return removeAll()
+	remove := len(args) > 0 && args[0] == "-remove"
+	if remove && os.Getenv("TAILGATE_DISTRIBUTION") != "" {
+		return nil // make demo-debian13 takes its own cluster down, and sees the cgroups of this machine, but not its lock.
+	}
+	release, err := localcluster.UseContainer(ctx, os.Stderr, "make demo-container or another container")
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := removeAll(); err != nil || remove {
+		return err
 	}
 	if len(args) == 0 {
 		args = []string{"/bin/bash", "-eu", "-c", demo}
@@ -242,9 +252,11 @@ func (t tree) enable() error {
 
 // removeAll removes the cgroups of the container and its folder, and disables the controllers that it enabled.
 func removeAll() error {
+	var left error
+	deadline := time.Now().Add(patience)
 	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() && d.Name() == name {
-			remove(path)
+			left = errors.Join(left, removeCgroup(path, deadline))
 			return filepath.SkipDir
 		}
 		return nil // Other cgroups come and go.
@@ -257,7 +269,7 @@ func removeAll() error {
 		control, controller, _ := strings.Cut(strings.TrimSpace(line), " ")
 		err = errors.Join(err, localcluster.DisableController(control, controller))
 	}
-	if err != nil {
+	if err := errors.Join(left, err); err != nil {
 		return err
 	}
 	for _, path := range []string{notes, workDir()} { // The container had its root mounted there, in its own mount namespace.
@@ -268,24 +280,39 @@ func removeAll() error {
 	return nil
 }
 
-// remove removes a cgroup with its children. The last processes may still be ending.
-func remove(dir string) {
-	for range 50 {
+// patience is how long the kernel may take to end the processes of a container on a busy machine.
+const patience = 3 * time.Minute
+
+// removeCgroup kills what runs in a cgroup of a container whose command has ended, and removes it with its children.
+func removeCgroup(dir string, deadline time.Time) error {
+	for {
 		entries, err := os.ReadDir(dir)
-		if err != nil {
-			return
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
 		}
 		for _, e := range entries {
 			if e.IsDir() {
-				remove(filepath.Join(dir, e.Name()))
+				err = errors.Join(err, removeCgroup(filepath.Join(dir, e.Name()), deadline))
 			}
 		}
-		if unix.Rmdir(dir) == nil {
-			return
+		if err != nil {
+			return err
+		}
+		procs, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs")) // It may have gone.
+		for pid := range strings.FieldsSeq(string(procs)) {
+			if n, err := strconv.Atoi(pid); err == nil && n > 0 {
+				_ = unix.Kill(n, unix.SIGKILL)
+			}
+		}
+		err = unix.Rmdir(dir)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("removing cgroup %s with the processes %q, which the kernel has not ended yet: %w", dir, strings.Fields(string(procs)), err)
 		}
 		time.Sleep(100 * time.Millisecond)
 	}
-	fmt.Fprintln(os.Stderr, "container: this cgroup is left:", dir)
 }
 
 // enter makes the container around this process, which becomes the command.

@@ -220,6 +220,7 @@ var conditions = []struct{ proposes, says, because string }{
 	{`(?i)\buncordon (?:the )?(?:node|them)|kubectl uncordon`, `maintenance|gate`, "who drained the node may work on it"},
 	{`(?i)remove the taint\b|remove it from node`, `if no workload needs|from the gate|no controller`, "a taint keeps other workloads off a node"},
 	{`(?i)more VFs`, `drain`, "the number of VFs changes only when there are none"},
+	{`does not belong to this.*delete it`, `if nothing uses it|if no user needs`, "it is the object of another user"},
 	{`ethtool -[CK]`, `a VF has its own`, "a setting of the PF is not that of its VFs"},
 }
 

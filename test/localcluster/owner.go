@@ -37,6 +37,11 @@ func Use(ctx context.Context, log io.Writer, what string) (release func(), err e
 	return hold(ctx, filepath.Join(lockDir, "tailgate-localcluster.use"), usePatience, log, what)
 }
 
+// UseContainer does the same for the container of test/container, whose cluster is beside those of the machine.
+func UseContainer(ctx context.Context, log io.Writer, what string) (release func(), err error) {
+	return hold(ctx, filepath.Join(lockDir, "tailgate-container.use"), usePatience, log, what)
+}
+
 // lock prevents two processes from changing a cluster at once.
 func lock(ctx context.Context, o Options, s site, what string) (unlock func(), err error) {
 	return hold(ctx, filepath.Join(lockDir, s.name("localcluster.lock")), lockPatience, o.log(), what)

@@ -41,7 +41,7 @@ var suites = []suite{
 	{name: "integration", ginkgo: true, packages: []string{"./test/integration"}, args: []string{"--timeout=60m"}, env: []string{"GOGC=300"},
 		labels: "!peers && !nightly", prepare: assets},
 	{name: "devices", packages: []string{"./test/lab/devices"}, args: []string{"-count=1", "-timeout=20m", "-tags=e2e"}, verbose: true},
-	{name: "localcluster", packages: []string{"./test/localcluster", "./test/localcluster/look"},
+	{name: "localcluster", packages: []string{"./test/localcluster", "./test/localcluster/look", "./test/container"},
 		args: []string{"-count=1", "-timeout=30m", "-tags=e2e"}, verbose: true},
 	{name: "e2e", ginkgo: true, packages: []string{"./test/e2e"}, args: []string{"--timeout=2h", "--tags=e2e"}, verbose: true,
 		clusters: 4, prepare: fresh},
