@@ -528,7 +528,7 @@ func (c *inspectCall) roomIn(ctx context.Context, pod *corev1.Pod) error {
 		return errors.New("its memory limit is that of the pod, and a watch sees only that of a container: inspect it without --watch")
 	}
 	used, at, err := c.memoryOf(ctx, pod)
-	for _, s := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
+	for _, s := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses, pod.Status.EphemeralContainerStatuses) {
 		run, last := s.State.Running, s.LastTerminationState.Terminated
 		switch {
 		case err != nil:

@@ -157,6 +157,11 @@ func TestInspectRefuses(t *testing.T) {
 			s.pods[feed].Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(time.Now().Add(-40 * time.Second))
 			s.kubeletSummary = summaryOf(2e6, time.Now().Add(-20*time.Second))
 		}, want: "started less than 30s before its last measurement"},
+		"another inspection that just started": {change: func(s *apiServer) {
+			s.pods[feed].Status.EphemeralContainerStatuses = []corev1.ContainerStatus{{
+				Name: "tailgate-inspect-other", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}},
+			}}
+		}, want: "container tailgate-inspect-other started less than 30s before its last measurement"},
 		"a pod that the kubelet refused": {change: func(s *apiServer) {
 			s.pods[feed].Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "TopologyAffinityError"}
 		}, want: "has ended (TopologyAffinityError)"},
