@@ -95,6 +95,7 @@ func run(ctx context.Context, args []string) error {
 	if err := removeAll(); err != nil || remove {
 		return err
 	}
+	fmt.Fprintln(os.Stderr, localcluster.Killed)
 	if len(args) == 0 {
 		args = []string{"/bin/bash", "-eu", "-c", demo}
 		// The container has no network, so that what is missing is installed before, too.
@@ -112,7 +113,6 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(os.Stderr, "starting a container; if this command is killed, make cluster-down removes what it left")
 	defer func() {
 		if err := removeAll(); err != nil {
 			fmt.Fprintf(os.Stderr, "container: %v; make cluster-down removes what is left\n", err)

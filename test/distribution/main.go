@@ -79,7 +79,7 @@ func run(ctx context.Context, args []string) error {
 	if err := errors.Join(os.Mkdir(root, 0o755), os.Setenv(mark, root)); err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "unpacking Debian %s in %s; if this command is killed, make cluster-down removes it\n", args[0], root)
+	fmt.Fprintf(os.Stderr, "%s\nunpacking Debian %s in %s\n", localcluster.Killed, args[0], root)
 	o := images.Options{Root: checkout, Log: os.Stderr}
 	if err := images.Mmdebstrap(ctx, o, "--variant=apt", "--include=make,ca-certificates", "--format=directory", args[0], root); err != nil {
 		return fmt.Errorf("unpacking Debian %s: %w", args[0], err)
