@@ -7,16 +7,18 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -161,6 +163,29 @@ func settle(ctx context.Context, guests ...*corev1.Pod) {
 	}
 }
 
+// programOfGuest returns the process of the program of a guest.
+func programOfGuest(p *corev1.Pod, program string) int {
+	GinkgoHelper()
+	_, id, _ := strings.Cut(p.Status.ContainerStatuses[0].ContainerID, "://")
+	processes := slices.DeleteFunc(processesIn(p.Spec.NodeName, program), func(pid int) bool {
+		cgroup, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+		return !strings.Contains(string(cgroup), id)
+	})
+	Expect(processes).NotTo(BeEmpty())
+	return processes[0]
+}
+
+// cpusetOf returns the folder of the cpuset of a process, of version 1.
+func cpusetOf(pid int) string {
+	GinkgoHelper()
+	cgroup, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	Expect(err).NotTo(HaveOccurred())
+	_, path, found := strings.Cut(string(cgroup), ":cpuset:")
+	Expect(found).To(BeTrue(), string(cgroup))
+	path, _, _ = strings.Cut(path, "\n")
+	return filepath.Join("/sys/fs/cgroup/cpuset", path)
+}
+
 // undisturbed expects that no inspection restarted a guest.
 func undisturbed(ctx context.Context, guests ...*corev1.Pod) {
 	GinkgoHelper()
@@ -237,11 +262,16 @@ var _ = Describe("kubectl tailgate inspect", Label("inspect"), needs("pods of it
 			{"burstable", "--require Device", v1alpha1.ProofDevice, noted, 2},
 			{"shared", "--require CPUsExclusive", v1alpha1.ProofCPUsExclusive, failed, 1},
 			{"far", "--require NUMALocal", v1alpha1.ProofNUMALocal, failed, 1},
+			{"far", "--require CPUsOnNUMANode", v1alpha1.ProofCPUsOnNUMANode, failed, 1},
 			{"far", "", v1alpha1.ProofDevice, proved, 0},
 			{"other", "--require Device", v1alpha1.ProofDevice, failed, 1},
+			{"other", "--require NUMALocal", v1alpha1.ProofNUMALocal, failed, 1},
+			// All memory of the machine is on NUMA node 0, and its CPU on 1.
+			{"right", "--require MemoryLocal", proof.MemoryLocal, failed, 1},
 			{"throttled", "--require CPUQuota", v1alpha1.ProofCPUQuota, failed, 1},
 			{"user", "--require CPUQuota", v1alpha1.ProofCPUQuota, unknown, 2},
 			{"user", "--require ThreadsOnCPUs", proof.ThreadsOnCPUs, unknown, 2},
+			{"user", "--require MemoryLocal", proof.MemoryLocal, unknown, 2},
 			{"root", "--require CPUQuota", v1alpha1.ProofCPUQuota, proved, 0},
 			{"onload", "", v1alpha1.ProofAcceleration, failed, 0},
 			{"half", "--require ThreadsOnCPUs", proof.ThreadsOnCPUs, proved, 0},
@@ -252,6 +282,9 @@ var _ = Describe("kubectl tailgate inspect", Label("inspect"), needs("pods of it
 			Expect(all[0].states(c.check)).To(ContainElement(c.want))
 			if c.want != proved {
 				Expect(all[0].states(c.check)).NotTo(ContainElement(proved))
+			}
+			if c.name != "right" {
+				Expect(all[0].states(v1alpha1.ProofCPUsExclusive)).NotTo(ContainElement(proved))
 			}
 			Expect(code).To(Equal(c.code))
 		}
@@ -280,16 +313,7 @@ var _ = Describe("kubectl tailgate inspect", Label("inspect"), needs("pods of it
 		}
 
 		By("a thread in another cgroup")
-		pid := processesIn(here.Client, "tailgate-agent")
-		moved := ""
-		for _, p := range pid {
-			cgroup, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p))
-			if strings.Contains(string(cgroup), "pod"+string(right.UID)) || strings.Contains(string(cgroup), "pod"+strings.ReplaceAll(string(right.UID), "-", "_")) {
-				moved = strconv.Itoa(p)
-			}
-		}
-		Expect(moved).NotTo(BeEmpty())
-		tasks, err := filepath.Glob("/proc/" + moved + "/task/[0-9]*")
+		tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/[0-9]*", programOfGuest(right, "tailgate-agent")))
 		Expect(err).NotTo(HaveOccurred())
 		if _, err := os.Stat("/sys/fs/cgroup/cpuset/tasks"); err == nil { // of version 1: version 2 moves whole processes
 			Expect(os.WriteFile("/sys/fs/cgroup/cpuset/tasks", []byte(filepath.Base(tasks[len(tasks)-1])), 0o644)).To(Succeed())
@@ -331,6 +355,49 @@ var _ = Describe("kubectl tailgate inspect", Label("inspect"), needs("pods of it
 		Expect(code).To(BeZero())
 		Expect(all).To(HaveLen(1))
 		undisturbed(ctx, guests...)
+	})
+
+	It("watches a pod in one ephemeral container, and shows what changes meanwhile", func(ctx context.Context) {
+		p := guest(ctx, "watched", hold, "1", "80Mi")
+		settle(ctx, p)
+		watch := func(args ...string) (out, said *gbytes.Buffer, codes chan int) {
+			out, said, codes = gbytes.NewBuffer(), gbytes.NewBuffer(), make(chan int, 1)
+			args = append([]string{"inspect", "guest-watched", "-n", namespace, "--kubeconfig", kubeconfig, "--memory-free", "--timeout", "2m", "--watch=5s"}, args...)
+			go func() {
+				defer GinkgoRecover()
+				codes <- cli.Run(ctx, args, io.MultiWriter(out, GinkgoWriter), io.MultiWriter(said, GinkgoWriter))
+			}()
+			return out, said, codes
+		}
+		out, said, codes := watch("--watch-for", "50s", "--require", "ThreadsOnCPUs")
+		Eventually(out).WithTimeout(measured).Should(gbytes.Say(`Proved +ThreadsOnCPUs`))
+
+		By("a thread that leaves the CPUs of its container, and comes back")
+		if _, err := os.Stat("/sys/fs/cgroup/cpuset/tasks"); err == nil { // of version 1: version 2 moves whole processes
+			process := programOfGuest(p, "tailgate-agent")
+			own := cpusetOf(process)
+			threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/[0-9]*", process))
+			Expect(err).NotTo(HaveOccurred())
+			thread := []byte(filepath.Base(threads[len(threads)-1]))
+			Expect(os.WriteFile("/sys/fs/cgroup/cpuset/tasks", thread, 0o644)).To(Succeed())
+			Eventually(out).WithTimeout(soon).Should(gbytes.Say(`guest-watched ThreadsOnCPUs: Failed, was Proved: `))
+			Expect(os.WriteFile(filepath.Join(own, "tasks"), thread, 0o644)).To(Succeed())
+			Eventually(out).WithTimeout(soon).Should(gbytes.Say(`guest-watched ThreadsOnCPUs: Proved, was Failed: `))
+			Eventually(codes).WithTimeout(measured).Should(Receive(Equal(1)))
+		} else {
+			Eventually(codes).WithTimeout(measured).Should(Receive(BeZero()))
+		}
+		Expect(said.Contents()).To(BeEmpty())
+		undisturbed(ctx, p)
+		Expect(p.Spec.EphemeralContainers).To(HaveLen(1))
+		Expect(p.Status.EphemeralContainerStatuses).To(ConsistOf(HaveField("State.Terminated", HaveField("ExitCode", BeZero()))))
+
+		By("a pod that is deleted")
+		out, said, codes = watch("-o", "json")
+		Eventually(out).WithTimeout(measured).Should(gbytes.Say(`(?s)"time":.*\n.*"time":`))
+		Expect(kube.Delete(ctx, p)).To(Succeed())
+		Eventually(codes).WithTimeout(measured).Should(Receive(Equal(3)))
+		Expect(string(said.Contents())).To(MatchRegexp(`pod .*/guest-watched: (the pod (is being|was) deleted|container app ended or restarted)[^\n]*\n$`))
 	})
 
 	It("needs no other right than ClusterRole tailgate-inspect in the namespace, and refuses pods that do not run", func(ctx context.Context) {
