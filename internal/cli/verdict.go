@@ -47,7 +47,7 @@ func newVerdict() *cobra.Command {
 	v := &filesVerdict{}
 	cmd := &cobra.Command{
 		Use:   "verdict --baseline FILE... --candidate FILE... --rule RULE...",
-		Short: "Judge the output of a tool on any machines by rules, without a cluster",
+		Short: "Apply rules to a tool's output from any machines, without a cluster",
 		Long: "Judge the output of a tool by rules, with the method of benchmarks. Each FILE is a round, in a format that import reads; a\n" +
 			"directory stands for its files. The exit code is 0 (Pass), 1 (Fail), 2 (Inconclusive) or 3 (error). No agent observed the\n" +
 			"measurement, so no placement is proved, as the first line says. Files do not contain lost messages.\n\n" +
