@@ -350,6 +350,9 @@ func enter(args []string) error {
 	if err != nil {
 		return fmt.Errorf("changing the root: %w", err)
 	}
+	if err := os.Unsetenv("TMPDIR"); err != nil { // The folder may be in the /tmp of the machine.
+		return err
+	}
 	program, err := exec.LookPath(args[0])
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -322,7 +323,8 @@ func TestInterrupted(t *testing.T) {
 
 // TestInterruptedTargets does the same with the targets of the Makefile, and the command that their output names.
 func TestInterruptedTargets(t *testing.T) {
-	if os.Getenv("INTERRUPTIONS") == "" {
+	moments, err := strconv.Atoi(os.Getenv("INTERRUPTIONS"))
+	if err != nil {
 		t.Skip("it takes half an hour: see make interruptions")
 	}
 	// The targets take the machine's clusters for themselves.
@@ -341,6 +343,7 @@ func TestInterruptedTargets(t *testing.T) {
 	make := func(target string, out io.Writer) *exec.Cmd {
 		cmd := exec.CommandContext(t.Context(), "make", target)
 		cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = root, environment.Tool(), out, out
+		cmd.WaitDelay = 5 * time.Second // What goes on without make has no reader.
 		return cmd
 	}
 	const remove = "cluster-down"
@@ -350,7 +353,7 @@ func TestInterruptedTargets(t *testing.T) {
 	before, processesBefore := observeMachine(t), processesOfCluster(t)
 	for target, most := range map[string]time.Duration{"demo": 90 * time.Second, "demo-debian13": 3 * time.Minute, "demo-container": 3 * time.Minute} {
 		t.Run(target, func(t *testing.T) {
-			for range 5 {
+			for range moments {
 				t.Log(interrupt(t, make(target, t.Output()), most))
 				if err := make(remove, t.Output()).Run(); err != nil {
 					t.Error(err)

@@ -50,7 +50,7 @@ var suites = []suite{
 	{name: "lab", ginkgo: true, packages: []string{"./test/e2e"}, args: []string{"--timeout=120m", "--tags=e2e"}, verbose: true,
 		labels: "lab", procs: 1, env: []string{"E2E_LAB=1"}},
 	{name: "interruptions", packages: []string{"./test/localcluster"}, args: []string{"-count=1", "-timeout=2h", "-tags=e2e", "-run=^TestInterruptedTargets$"},
-		env: []string{"INTERRUPTIONS=1"}, verbose: true},
+		env: []string{"INTERRUPTIONS=5"}, verbose: true},
 	{name: "selftest", packages: []string{"./test/lab/selftest"}, args: []string{"-count=1", "-timeout=10m", "-tags=e2e"}, verbose: true},
 	{name: "peers", ginkgo: true, packages: []string{"./test/integration"}, args: []string{"--timeout=90m"}, verbose: true,
 		labels: "peers", procs: 1, prepare: assets},
