@@ -94,7 +94,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout 
 	return a.Run(ctx)
 }
 
-// inspect inspects the node or, if one is named, a container: once, or as often and as long as watch says.
+// inspect inspects the node or, if one is named, a container: once, or as often and as long as
+// watch says.
 func inspect(ctx context.Context, i agent.Inspector, container string, watch []string, stdout io.Writer) error {
 	if len(watch) > 0 {
 		every, wrong := time.ParseDuration(watch[0])

@@ -108,8 +108,8 @@ var (
 	maxWatchLog = 6 << 20     // bytes: a reader takes 8 MiB, a kubelet rotates at 10 MiB, and one inspection has at most 1.3 MiB
 )
 
-// Watch inspects a container as Workload again and again, and writes each inspection to the log. It ends before a container that fills its
-// memory needs what the agent uses.
+// Watch inspects a container as Workload again and again, and writes each inspection to the log. It
+// ends before a container that fills its memory needs what the agent uses.
 func (i Inspector) Watch(ctx context.Context, container string, every, length time.Duration, log io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, length)
 	defer cancel()
@@ -151,8 +151,8 @@ func (i Inspector) Watch(ctx context.Context, container string, every, length ti
 	return nil
 }
 
-// memoryLeft returns how much of its memory limit the container may still use; -1: unknown. A kubelet, too, counts files that were not used
-// lately as free.
+// memoryLeft returns how much of its memory limit the container may still use; -1: unknown. A
+// kubelet, too, counts files that were not used lately as free.
 func (h host) memoryLeft() int64 {
 	dirs, _ := h.cgroups("memory", "memory.max", "memory.limit_in_bytes")
 	if len(dirs) == 0 {

@@ -202,7 +202,8 @@ func (c *inspectCall) run(ctx context.Context, args []string, stdout, stderr io.
 	return ended{code: code}
 }
 
-// watched prints a look of a watch: whole as JSON, or the first as a table and of each later one what changed.
+// watched prints a look of a watch: whole as JSON, or the first as a table and of each later one
+// what changed.
 func (c *inspectCall) watched(stdout io.Writer, one inspected, before map[string]v1alpha1.ProofState) error {
 	if c.form == "json" {
 		return json.NewEncoder(stdout).Encode(one)
@@ -469,8 +470,8 @@ func (c *inspectCall) inspect(ctx context.Context, pod *corev1.Pod, see func(ins
 	return c.follow(ctx, pod, own, stays, look)
 }
 
-// follow passes on each inspection in the log of an agent until the agent ends. It reads again where a connection breaks, or if the kubelet
-// provides the log a moment later.
+// follow passes on each inspection in the log of an agent until the agent ends. It reads again where
+// a connection breaks, or if the kubelet provides the log a moment later.
 func (c *inspectCall) follow(ctx context.Context, pod *corev1.Pod, own string, stays func() (bool, error), look func(result.Inspection) error) error {
 	var latest time.Time
 	seen, problem := false, result.ErrMissing
@@ -582,6 +583,9 @@ func (c *inspectCall) await(ctx context.Context, pod *corev1.Pod, own string) (o
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	last := "the kubelet has not started it"
+	if slices.ContainsFunc(pod.Status.EphemeralContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == own && s.State.Running != nil }) {
+		last = "the agent still runs, as beside a program that leaves it no CPU time"
+	}
 	for pause(ctx, inspectPoll) {
 		if err := c.api.Get(ctx, client.ObjectKeyFromObject(pod), pod); apierrors.IsNotFound(err) {
 			return true, errors.New("the pod was deleted during the inspection")

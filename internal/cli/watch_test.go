@@ -184,3 +184,19 @@ func TestInspectWatchRefuses(t *testing.T) {
 		t.Errorf("exit code %d; it said %q", code, stderr)
 	}
 }
+
+// An inspection that takes too long is not one that the kubelet has not started.
+func TestInspectTakesTooLong(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	c := &inspectCall{timeout: time.Minute}
+	for want, state := range map[string]corev1.ContainerState{
+		"no inspection within 1m0s (the agent still runs":            {Running: &corev1.ContainerStateRunning{}},
+		"no inspection within 1m0s (the kubelet has not started it)": {},
+	} {
+		pod := &corev1.Pod{Status: corev1.PodStatus{EphemeralContainerStatuses: []corev1.ContainerStatus{{Name: "own", State: state}}}}
+		if _, err := c.await(ctx, pod, "own"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got error %v, want %q", err, want)
+		}
+	}
+}

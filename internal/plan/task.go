@@ -30,7 +30,8 @@ const (
 	EnvFolder    = "TAILGATE_FOLDER"    // without Kubernetes: for raw samples and the last message
 )
 
-// EphemeralMemory is how many bytes an inspection of a container needs below the memory limit, with a margin: the agent itself used 14 MiB.
+// EphemeralMemory is how many bytes an inspection of a container needs below the memory limit, with a
+// margin: the agent itself used 14 MiB.
 const EphemeralMemory = 32 << 20
 
 // Task is the work of one agent. The controller passes it to the pod as JSON in the environment.

@@ -111,7 +111,8 @@ func readFrame[T any](log io.Reader, what string, version int, open func(content
 	return none, problem
 }
 
-// frames yields each frame of a log that open accepts, or why it does not. The reader's own error is last.
+// frames yields each frame of a log that open accepts, or why it does not. The reader's own error is
+// last.
 func frames[T any](log io.Reader, what string, version int, open func(content []byte, digest string) (T, error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var (
