@@ -1,8 +1,6 @@
-// Command agent is the program in a benchmark's pods: "agent client" and "agent server" do the task
-// in the environment. "agent hold" sleeps in hold pods; their probe "agent verified" fails on
-// verified nodes if boot or kernel differ, "agent unverified" on all others. "agent inspect"
-// inspects a node or another container, "agent answer" lets another inspect pod try the network,
-// and "agent bare" is an end between hosts without Kubernetes.
+// Command agent is the program in a benchmark's pods (client, server), in hold pods (hold; on
+// verified nodes, their probe verified fails if boot or kernel differ; on others, unverified
+// fails), in inspect pods (inspect, answer), and between hosts without Kubernetes (bare).
 package main
 
 import (
@@ -94,8 +92,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout 
 	return a.Run(ctx)
 }
 
-// inspect inspects the node or, if one is named, a container: once, or as often and as long as
-// watch says.
+// inspect inspects the node or the named container: once, or as often and as long as watch says.
 func inspect(ctx context.Context, i agent.Inspector, container string, watch []string, stdout io.Writer) error {
 	if len(watch) > 0 {
 		every, wrong := time.ParseDuration(watch[0])

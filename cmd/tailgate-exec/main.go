@@ -1,6 +1,5 @@
-// Command tailgate-exec is for the entrypoint of a user's container: it waits for the CPUs, checks
-// from inside what kubectl tailgate inspect checks from beside, writes the termination message, and
-// becomes the program, or ends with the exit code of kubectl tailgate gate if a check is not Proved.
+// Command tailgate-exec is a container's entrypoint: it waits for the CPUs, makes the checks of
+// kubectl tailgate inspect from inside, writes the termination message, and becomes the program.
 package main
 
 import (
@@ -25,7 +24,7 @@ import (
 
 const usage = "usage: tailgate-exec [--require CHECK,...] [--cpus N] [--interface NAME] [--wait 10s] [--file PATH] -- PROGRAM ARGS"
 
-// exitCodes are those of kubectl tailgate gate; exitError is that of bad input, or of a program that cannot start.
+// exitCodes are those of kubectl tailgate gate; exitError: bad input, or no program to become.
 var exitCodes = map[v1alpha1.VerdictOutcome]int{v1alpha1.VerdictPass: 0, v1alpha1.VerdictFail: 1, v1alpha1.VerdictInconclusive: 2}
 
 const exitError = 3

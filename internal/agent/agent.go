@@ -1,8 +1,7 @@
 // Package agent is the program in both pods of a run: it pins and runs the tools, gathers evidence,
-// and writes the result to its log. control.go describes the protocol between the two agents.
-//
-// While a cell is measured, both agents sleep: they collect no garbage, poll nothing and write
-// nothing, but a capture empties its ring. They read counters and processes before and after.
+// and writes the result to its log. control.go describes the protocol between the agents. While a
+// cell is measured, both collect no garbage, poll nothing and write nothing; only a capture empties
+// its ring.
 package agent
 
 import (
@@ -143,13 +142,11 @@ type endpoint struct {
 	cpusAllowed            string // the CPUs that the agent might use before it pinned itself
 	watched                []int  // events on them count: the measuring CPU, or all of a user's program
 	measuringCPU, agentCPU int
-	// watch counts events while the tool's processes run; command is that of the last process. voluntary and involuntary count the
-	// context switches of the processes that have ended.
+	// command is the last process's; voluntary and involuntary count switches of ended ones.
 	watch                  *watch
 	command                tool.Command
 	voluntary, involuntary int64
-	// paths describe the paths of the cells' messages, settings are those that Onload's library
-	// printed, and stack has facts about the stack of the tool's server, once it was seen.
+	// settings are those that Onload's library printed, stack is of the tool's server.
 	paths    []result.Path
 	settings map[string]string
 	stack    facts

@@ -40,9 +40,8 @@ func (h host) cgroupDir(controller string) (dir, top string) {
 	return dir, top
 }
 
-// cgroupDir returns the folder of a process's cgroup, and its mount, from mountinfo and the cgroup
-// file: in version 1 of a controller, or version 2 if it is empty. The mount may show only the
-// container's own cgroup.
+// cgroupDir returns the folder of a process's cgroup, by mountinfo and the cgroup file, and its
+// mount, which may show only the container's own cgroup. Without a controller, it is version 2.
 func cgroupDir(mounts, own, controller string) (dir, top string) {
 	path, found := "", false
 	for l := range strings.Lines(own) {
@@ -137,13 +136,10 @@ func (h host) cpuMax() string {
 var podLevel = regexp.MustCompile(`(^|-)(kubepods|pod)`)
 
 // cpusSet returns the CPUs to which the container was limited on purpose, as by a CPU manager; none
-// if it inherited the pod's; empty if the kernel does not show which.
-//
-// In version 2, only cpuset.cpus of the container's own cgroup shows this. crun puts a cgroup named
-// container into the container's scope, to which systemd may have written. In version 1, runtimes
-// copy the parent's CPUs into an empty file, so only the parent shows the difference, which a
-// container seldom sees. In a pod with one process namespace, process 1 is the sandbox, with the
-// CPUs of the pod.
+// if it inherited the pod's; empty if unknown. Version 2 shows it in cpuset.cpus of the container's
+// own cgroup: crun's is named container, in a scope to which systemd may have written. In version
+// 1, runtimes copy the parent's CPUs into an empty file, so only the parent shows it, which is
+// seldom visible. With a shared process namespace, process 1 is the sandbox, with the pod's CPUs.
 func (h host) cpusSet(dirs []string, version string) string {
 	own, above := h.read(filepath.Join(dirs[0], "cpuset.cpus")), ""
 	for i, dir := range dirs[1:] {
@@ -170,8 +166,7 @@ func (h host) cpusSet(dirs []string, version string) string {
 	return own
 }
 
-// partition returns the kind of the scheduling partition of the agent's cgroup: isolated, root or member; for version 1, isolated if the
-// cpuset and its visible ancestors are not balanced.
+// partition returns isolated, root or member; in version 1, isolated if no visible cpuset balances.
 func (h host) partition(dirs []string, version string) string {
 	kind := ""
 	for _, dir := range dirs {

@@ -27,9 +27,8 @@ const (
 	// linkTimeout bounds how long the server is unreachable: a new link needs seconds.
 	linkTimeout = 30 * time.Second
 	dialAgain   = 100 * time.Millisecond
-	// stackEnds is how long Onload's stack outlives a tool that closes its connection first: twice
-	// EF_TCP_TCONST_MSL and some time. A NIC with one virtual interface has no room for the next
-	// one.
+	// stackEnds is how long Onload's stack outlives a tool that closes first: over twice
+	// EF_TCP_TCONST_MSL. A NIC with one virtual interface has no room for the next.
 	stackEnds = 3 * time.Second
 )
 
@@ -44,7 +43,6 @@ func (e *endpoint) drive(ctx context.Context) (result.Document, error) {
 		return result.Document{}, err
 	}
 	defer cancel()
-	// The end of the context interrupts the wait for an answer.
 	stop := context.AfterFunc(ctx, func() { l.conn.Close() })
 	defer stop()
 	document := e.document(local.String())
@@ -86,8 +84,7 @@ func (e *endpoint) takeResult(l *link) error {
 	return l.lines.Err()
 }
 
-// connect reaches the server over the task's interface, or by the route, and returns the client's
-// address there. The link needs a moment to come up, and only then is the route certain.
+// connect also returns the client's address; the route is certain only when the link is up.
 func (e *endpoint) connect(ctx context.Context) (*link, net.IP, error) {
 	server := net.ParseIP(e.Task.ServerAddress)
 	if server == nil {
@@ -126,7 +123,7 @@ func (e *endpoint) connect(ctx context.Context) (*link, net.IP, error) {
 	return l, local, nil
 }
 
-// dial connects to the server's agent, from any address if it is nil. Who answers without the key may be a stranger that is gone later.
+// dial connects from an address, or any. Who answers without the key may be a passing stranger.
 func (e *endpoint) dial(ctx context.Context, from net.IP) (*link, error) {
 	limit, cancel := context.WithTimeout(ctx, linkTimeout)
 	defer cancel()

@@ -56,8 +56,7 @@ const (
 	mostMHz = 20_000
 )
 
-// speed returns how many million dependent additions a CPU does in a second, which is its frequency
-// in MHz; 0: unknown. The fastest batch counts: disturbances only make one slower.
+// speed returns MHz, by dependent additions; 0: unknown. Disturbances only make a batch slower.
 func speed(cpu int) int32 {
 	fastest := int64(math.MaxInt64)
 	err := onCPUs([]int{cpu}, func() error {

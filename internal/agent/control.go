@@ -18,22 +18,19 @@ import (
 	"time"
 )
 
-// A request is a line of JSON from the client's agent to the server's agent, over one TLS connection on the measured network. The server
-// answers each one once:
+// A request is a line of JSON from client to server, over one TLS connection on the measured
+// network, whose break ends the run. Each has one answer; none is sent while a cell is measured.
 //
 //	hello    the server then accepts no other client
 //	prepare  a cell: the server starts the tool's server and answers when it listens
 //	end      of a cell: the server ends the tool's server, whatever its state
-//	done     after the last cell: the server writes its result and ends; with SendResult, it first sends it, in the lines of a log
-//
-// Nothing is sent while a cell is measured. A connection that breaks ends the run on both sides.
+//	done     the server writes its result, sends it first with SendResult, and ends
 type request struct {
 	Verb string `json:"verb"`
 	Cell string `json:"cell,omitempty"`
 }
 
-// answer is the answer to a request, which was granted if Error is empty; Reason is one of the API's outcomes. In the answer to end, the
-// two say why the tool's server could not use Onload.
+// answer grants if Error is empty. After end, Error and Reason, an outcome, say why Onload failed.
 type answer struct {
 	Error  string `json:"error,omitempty"`
 	Reason string `json:"reason,omitempty"`
@@ -56,12 +53,11 @@ const (
 	maxSaid = 8 << 10
 	// maxWords bounds Error and Note of an answer, each in bytes: JSON encodes a byte in up to six.
 	maxWords = 400
-	// maxGreeted connections may greet at a time, maxOfAddress of one address; maxRejected rejected ones are logged.
+	// maxGreeted connections may greet at a time; of rejected ones, maxRejected are logged.
 	maxGreeted, maxOfAddress, maxRejected, maxRejection = 64, 8, 16, 100
 	// helloTimeout bounds how long an unknown client may keep the server busy.
 	helloTimeout = 2 * time.Second
-	// answerTimeout is longer than a tool's server may take to listen, plus the time to inspect its Onload stack. With Onload, the
-	// server's node may need maxPlaneWait more.
+	// answerTimeout: the server listens, its stack is inspected; Onload adds maxPlaneWait.
 	answerTimeout = listenTimeout + stackdumpTimeout + 5*time.Second
 )
 
@@ -118,20 +114,19 @@ func (l *link) ask(r request) (answer, error) {
 	return a, nil
 }
 
-// derive returns a secret for a purpose that only a holder of the run's key can compute, another for each attempt.
+// derive returns a secret for a purpose, another for each attempt, that only the run's key gives.
 func (a *Agent) derive(purpose string) []byte {
 	mac := hmac.New(sha256.New, []byte(a.Key))
 	fmt.Fprintf(mac, "%s/%s/%d", purpose, a.Task.Run, a.Task.Attempt)
 	return mac.Sum(nil)
 }
 
-// toolKey returns the key for tools that authenticate their two ends.
 func (a *Agent) toolKey() string { return hex.EncodeToString(a.derive("tool")[:16]) }
 
 var errWrongPeer = errors.New("who answers does not have the key of this attempt")
 
-// identity returns the TLS configuration of both ends of an attempt: they have one private key, derived from the run's, and accept no
-// other. So neither end takes a third party for the other, and no program between them can read or change what they say.
+// identity returns the TLS configuration of both ends: they have one private key, derived from the
+// run's, and accept no other, so that no program between them can read or change what they say.
 func (a *Agent) identity() (*tls.Config, error) {
 	key := ed25519.NewKeyFromSeed(a.derive("agents"))
 	template := &x509.Certificate{SerialNumber: big.NewInt(1)}

@@ -38,7 +38,7 @@ func (h host) sandbox() string {
 	return ""
 }
 
-// cpuNUMANodes returns the NUMA node of each CPU, but not of one that several nodes list. A kernel without NUMA has one node, 0.
+// cpuNUMANodes returns each CPU's node, except where several nodes list it; without NUMA, 0.
 func (h host) cpuNUMANodes() map[int]int32 {
 	nodes, several := map[int]int32{}, map[int]bool{}
 	if !h.exists("sys/devices/system/node") {
@@ -107,8 +107,8 @@ func (h host) siblings(cpu int) []int {
 	return cpus.List()
 }
 
-// order sorts an endpoint's CPUs by how well they suit a device on a NUMA node: CPUs of that node, then those of fast cores, then
-// isolated ones, then lower numbers. The first measures; its SMT siblings come last.
+// order sorts CPUs by how well they suit a device on a NUMA node: on the node, fast, isolated, low
+// numbers. The first measures; its SMT siblings come last.
 func (h host) order(cpus []int, node int32) []int {
 	nodes := h.cpuNUMANodes()
 	// An empty list does not parse, and no CPU is then isolated.
@@ -135,7 +135,6 @@ func (h host) order(cpus []int, node int32) []int {
 	return slices.SortedFunc(slices.Values(cpus), compare)
 }
 
-// slow reports whether a CPU is of a core that is slower than others of the machine.
 func (h host) slow(cpu int) bool {
 	kind := h.coreType(cpu)
 	capacity, err := strconv.Atoi(kind)

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ethtool makes requests that need no privilege. The library github.com/safchain/ethtool (v0.7.0)
-// passes addresses as numbers, which are wrong after the stack moved.
+// ethtool needs no privilege. In safchain/ethtool v0.7.0, addresses are wrong after the stack
+// moved.
 type ethtool struct {
 	socket int
 	iface  string
@@ -75,7 +75,6 @@ func (e ethtool) names(set uint32) []string {
 	return splitNames(unsafe.Slice((*byte)(unsafe.Pointer(&buffer[3])), info.length*nameLength)[:n*nameLength])
 }
 
-// splitNames splits names that are padded with zeros.
 func splitNames(data []byte) (names []string) {
 	for name := range slices.Chunk(data, nameLength) {
 		name, _, _ = bytes.Cut(name, []byte{0})
@@ -181,16 +180,14 @@ func firmwareVariant(driver, firmware string) string {
 	return ""
 }
 
-// datapathPrefixes start the names of sfc's statistics about the messages' path in the NIC:
-// ctpio_success and so on count CTPIO, the X2's send path without DMA (ef10.c in Onload's
-// src/driver/linux_net); exp_rx_packets and so on the X4's Express datapath, beside Enterprise.
+// datapathPrefixes start the names of sfc's statistics: ctpio_ counts the X2's send path without
+// DMA (ef10.c in Onload's driver/linux_net), exp_ the X4's Express datapath, beside Enterprise.
 var datapathPrefixes = []string{"ctpio_", "exp_"}
 
 func ofDatapath(name string) bool {
 	return slices.ContainsFunc(datapathPrefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// datapath reads an interface's statistics of the datapath, by their names after nic.
 func datapath(iface string) map[string]int64 {
 	all := map[string]int64{}
 	e, err := openEthtool(iface)

@@ -110,9 +110,8 @@ func (h host) field(path, name string) string {
 // scalableFunction matches the auxiliary devices of scalable functions, such as mlx5_core.sf.4.
 var scalableFunction = regexp.MustCompile(`^\w+\.sf\.\d+$`)
 
-// device returns the PCI address of an interface's device, and its folder. The source is
-// result.PCIFromSysfs if sysfs links them, directly or by the MAC address; empty for the parent's
-// device, or the only allocated one.
+// device returns an interface's PCI address and folder; the source is result.PCIFromSysfs if sysfs
+// or the MAC address ties them, empty for the parent's device or the only allocated one.
 func (h host) device(iface string, allocated map[string]string) (pci, dir, source string) {
 	if h.ports(iface) != nil {
 		return "", "", ""
@@ -134,7 +133,7 @@ func (h host) device(iface string, allocated map[string]string) (pci, dir, sourc
 			return address, h.resolve(dir), result.PCIFromSysfs
 		}
 	}
-	// In a simulation, the interface has at least the MAC address of the device. All ports of a bond have one address.
+	// A simulated interface has at least the device's MAC address. All ports of a bond have one.
 	if mac := h.read(filepath.Join("sys/class/net", iface, "address")); mac != "" && mac != "00:00:00:00:00:00" {
 		var same []string
 		for _, path := range h.glob("sys/bus/pci/devices/*/net/*/address") {
@@ -158,7 +157,7 @@ func (h host) device(iface string, allocated map[string]string) (pci, dir, sourc
 	return addresses[0], h.resolve("sys/bus/pci/devices/" + addresses[0]), ""
 }
 
-// oneOfSeveral reports whether a device and another one are ports of one bond, bridge or virtual switch, which may have the address of one.
+// oneOfSeveral: the ports of one bond, bridge or virtual switch may have the address of one.
 func (h host) oneOfSeveral(dir string) bool {
 	return slices.ContainsFunc(h.glob(filepath.Join(dir, "net/*/upper_*")), func(upper string) bool {
 		return len(h.glob("sys/bus/pci/devices/*/net/*/"+filepath.Base(upper))) > 1
@@ -182,8 +181,7 @@ func (h host) deviceNode(iface, dir string) int32 {
 	return nodes[0]
 }
 
-// allocatedDevices returns the variables in which device plugins and drivers list the container's
-// devices. Each has a companion in JSON that ends in _INFO, which is left out.
+// allocatedDevices returns the variables that list devices, without their companions (_INFO).
 func allocatedDevices(environ []string) map[string]string {
 	devices := map[string]string{}
 	for _, entry := range environ {
@@ -257,7 +255,6 @@ func (h host) gather(measuringCPU int, own []int, iface net.Interface, environ [
 	return e
 }
 
-// driverInfo asks the kernel for the driver of an interface, as ethtool -i does.
 func driverInfo(iface string) (driver, version, firmware string) {
 	e, err := openEthtool(iface)
 	if err != nil {

@@ -43,7 +43,7 @@ func (f facts) setUpTo(limit int, key, value string) {
 	}
 }
 
-// line returns a value as one line of at most limit bytes. One that is cut ends in a digest, so that values that differ stay different.
+// line returns at most limit bytes in one line; a cut one ends in a digest, and still differs.
 func line(value string, limit int) string {
 	value = text.Line(value)
 	if len(value) <= limit {
@@ -215,7 +215,7 @@ var virtual = []string{
 	"BHYVE", "Virtual Machine", "Apple Virtualization", "Firecracker",
 }
 
-// clouds are makers and models whose machines are virtual, unless the model says metal. Where a CPU has flags, these decide.
+// clouds have virtual machines unless the model says metal. Where a CPU has flags, these decide.
 var clouds = []string{
 	"Google Google Compute Engine", "Alibaba Cloud", "Huawei HUAWEICLOUD", "Huawei OpenStack", "Huawei Cloud", "Tencent Cloud", "DigitalOcean", "Hetzner", "Scaleway", "Vultr", "Akamai", "Linode",
 	"UpCloud", "Yandex", "OVHcloud",
@@ -272,8 +272,7 @@ func (h host) cpuInfo(cpu int, name string) string {
 	return first
 }
 
-// coreType returns the kind of a CPU's core where a machine has several: core, atom or lowpower of Intel, by the counters that they
-// have, or its capacity on arm64, of at most 1024.
+// coreType tells cores of a machine apart: Intel's by their counters, arm64's by capacity to 1024.
 func (h host) coreType(cpu int) string {
 	for _, path := range h.glob("sys/devices/cpu_*/cpus") {
 		if cpus, err := result.ParseCPUs(h.read(path)); err == nil && cpus.Contains(cpu) {
@@ -375,8 +374,8 @@ func (h host) idleStates(cpu int) []string {
 	return states
 }
 
-// The variables that affect a tool: its sockets (Onload, VMA, XLIO), its libraries (the dynamic linker, glibc), and those that a tool
-// reads as options, which only a spec may set: the sfnt tools read SFNT_OPTS before their command lines.
+// The variables that affect a tool's sockets (Onload, VMA, XLIO) or its libraries, and those that
+// are options, which only a spec may set: sfnt tools read SFNT_OPTS first.
 var (
 	optionPrefixes = []string{"SFNT", "NETPERF", "SOCKPERF"}
 	toolPrefixes   = append([]string{"EF", "VMA", "XLIO", "LD", "MALLOC", "GLIBC"}, optionPrefixes...)

@@ -45,7 +45,6 @@ func interfaceOf(address net.IP) (net.Interface, error) {
 	return net.Interface{}, tool.Fail(v1alpha1.OutcomeWrongNetwork, "no interface has the address %s", address)
 }
 
-// chosenInterface returns the interface with a name, or of the pod's IP address, or none.
 func chosenInterface(name, podIP string) net.Interface {
 	if name == "" {
 		iface, _ := interfaceOf(net.ParseIP(podIP))
@@ -101,8 +100,7 @@ func vanished(iface net.Interface) bool {
 	return err != nil
 }
 
-// untilGone returns a context that ends when the measured interface disappears, for example because
-// its driver was unbound: TCP connections stay open, and tools may not notice.
+// untilGone's context ends with the interface: TCP connections stay open, tools may not notice.
 func (e *endpoint) untilGone(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	s, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK)
 	if err != nil {
@@ -127,8 +125,7 @@ func (e *endpoint) untilGone(ctx context.Context) (context.Context, context.Canc
 	return ctx, cancel, nil
 }
 
-// deletionOf returns the filter that passes only the message that an interface was deleted, so that
-// no other wakes the agent. It compares the netlink type and the index in ifinfomsg.
+// deletionOf filters by netlink type and ifinfomsg's index: only a deletion wakes the agent.
 func deletionOf(index int) []unix.SockFilter {
 	kind := binary.NativeEndian.AppendUint16(nil, unix.RTM_DELLINK)
 	which := binary.NativeEndian.AppendUint32(nil, uint32(index))
@@ -264,8 +261,7 @@ func (e *endpoint) addLate() {
 // segmentHeaders are the smallest headers in the agents' connection: IPv4, TCP with timestamps.
 const segmentHeaders = 52
 
-// traffic returns what the agents' connection has added so far to the counters of a path. TCP's OutSegs, unlike Segs_out and the counters
-// of IP, does not contain retransmitted segments.
+// traffic returns the connection's share of a path's counters. OutSegs has no retransmissions.
 func (l *link) traffic() map[string]int64 {
 	tcp, ok := l.tcp()
 	if !ok {

@@ -83,7 +83,6 @@ func (h host) deviceFacts(f facts, device string, cpu int) {
 	}
 }
 
-// steering returns the masks of CPUs to which receive packet steering moves messages, each once.
 func steering(h host, dir string) string {
 	queues := h.glob(dir + "/queues/rx-*/rps_cpus")
 	var masks []string
@@ -116,7 +115,7 @@ func qdisc(index int) string {
 
 const maxLower = 4
 
-// lower returns the lowest interface below a virtual one of the namespace, as of a VLAN, or the one that has several, as a bond.
+// lower returns the lowest interface below one such as a VLAN, or the one that has several.
 func (h host) lower(iface string) string {
 	for range maxLower {
 		found := h.lowers(iface)
@@ -132,8 +131,7 @@ func (h host) lowers(iface string) []string {
 	return text.Of(h.glob("sys/class/net/"+iface+"/lower_*"), func(path string) string { return strings.TrimPrefix(filepath.Base(path), "lower_") })
 }
 
-// ports returns the interfaces on which a bond, a team, a bridge or a VRF is built, or a VLAN above one of these; nil if messages take
-// only one. Which port carries them is not known, and may change.
+// ports returns those of a bond, VRF or the like: any may carry messages. nil: there is only one.
 func (h host) ports(iface string) []string {
 	if found := h.lowers(h.lower(iface)); len(found) > 1 {
 		return found
@@ -141,13 +139,11 @@ func (h host) ports(iface string) []string {
 	return nil
 }
 
-// interfaceName matches a name that systemd derives from a device's location: the index on the
-// board, the slot, or bus and device, the latter two after a domain other than 0. Function, port,
-// and the number of a VF or its representor follow.
+// interfaceName matches systemd's names by location: the index on the board, the slot, or bus and
+// device (these two after a domain other than 0); function, port, and VF or representor follow.
 var interfaceName = regexp.MustCompile(`^(?:en|ib)(?:o(\d+)|(?:P(\d+))?(?:s(\d+)|p(\d+)s(\d+))(?:f(\d+))?)(?:n[a-z0-9]+?|d\d+)?(?:v(\d+)|r\d+)?$`)
 
-// parentDevice returns the folder of the parent's PCI device by the location in its name, as it is
-// in the node's namespace; empty unless one fits. A NIC may be renamed: the name proves nothing.
+// parentDevice returns the one PCI device that fits the parent's name, which proves nothing.
 func (h host) parentDevice() string {
 	// The usual name of a VLAN is that of its NIC with the number of the VLAN.
 	nic, _, _ := strings.Cut(h.parent, ".")

@@ -29,17 +29,14 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// Onload shows in /proc as follows (its sources 8.1 to 9.2 and in the development of 10.0): its
-// library is mapped, and a descriptor of its file system links to onload:[KIND:STACK:ENDPOINT]
-// (onloadfs_dname in src/driver/linux_onload/onloadfs.c, OO_FDFLAG_TYPE_STR in
-// src/include/onload/common.h). KIND is tcp or udp for sockets, tcpl for listening sockets, moved
-// for sockets of another stack, os_sock for the kernel's, and piper or pipew for pipes;
+// Onload in /proc (sources 8.1 to 9.2, and the development of 10.0): its library is mapped, and a
+// descriptor links to onload:[KIND:STACK:ENDPOINT] (onloadfs_dname, OO_FDFLAG_TYPE_STR). KIND is
+// tcp, udp, tcpl (listening), moved (from another stack), os_sock (the kernel's), piper or pipew.
 // onload:[stack:STACK] is a handle.
 //
-// A descriptor does not say which path the messages take. Onload hands a socket to the kernel when
-// its address is not on a NIC that Onload uses. But a UDP socket that is not connected, or has
-// joined a group, stays with Onload whichever path its datagrams take, and fragmented datagrams use
-// the kernel. So the counters decide; descriptors support them.
+// A descriptor does not show the path: Onload gives a socket to the kernel if its address is on no
+// NIC of Onload, but keeps UDP that is not connected or joined a group, while fragmented datagrams
+// use the kernel. So the counters decide; descriptors support them.
 const (
 	kernelSocket = "socket:["
 	onloadFile   = "onload:["
@@ -49,8 +46,7 @@ const (
 var carriers = map[v1alpha1.Protocol]string{v1alpha1.ProtocolTCP: "tcp", v1alpha1.ProtocolUDP: "udp", v1alpha1.ProtocolMulticast: "udp"}
 
 const (
-	// maxMaps bounds what is read of a memory map, maxLibrary of Onload's library, which has 3 MiB,
-	// in bytes; maxDescriptors bounds the descriptors inspected.
+	// maxMaps and maxLibrary (Onload's has 3 MiB) are bytes, maxDescriptors are inspected.
 	maxMaps        = 1 << 20
 	maxDescriptors = 4096
 	maxLibrary     = 64 << 20
@@ -100,7 +96,7 @@ func mappedOnload(maps io.Reader) (string, error) {
 	lines, err := bufio.NewScanner(maps), errNoMemory
 	for lines.Scan() {
 		err = nil
-		// 7f3a1c000000-7f3a1c021000 r-xp 00001000 08:01 4711                       /usr/lib64/libonload.so
+		// 7f3a1c000000-7f3a1c021000 r-xp 00001000 08:01 4711 /usr/lib64/libonload.so
 		_, path, found := strings.Cut(lines.Text(), " /")
 		if path = "/" + strings.TrimSuffix(path, " (deleted)"); found && onload.IsLibrary(path) {
 			return line(path, maxValue), nil
@@ -110,10 +106,8 @@ func mappedOnload(maps io.Reader) (string, error) {
 }
 
 // stacks adds the events of a process group's Onload stacks to grown, and returns their IDs. A line
-// of /proc/driver/onload/stacks (since 8.1; efab_stacks_seq_show in
-// src/driver/linux_onload/linux_stats.c) has the stack's ID, its process or 0 if hidden, and at its
-// end rx_evs and tx_evs. A server's stack is as old as its process, so its counters are those of
-// the cell.
+// of /proc/driver/onload/stacks (since 8.1; efab_stacks_seq_show) has ID, process (0 if hidden)
+// and, last, rx_evs and tx_evs. A server's stack is as old as its process: it counts the cell.
 func (h host) stacks(group int, grown map[string]int64) (ids []int) {
 	for l := range strings.Lines(h.read("proc/driver/onload/stacks")) {
 		fields := strings.Fields(l)
@@ -316,9 +310,8 @@ func (e *endpoint) elsewhere() string {
 	return ""
 }
 
-// The lines of a socket in onload_stackdump's dump: its heading (citp_waitable_dump2 in
-// waitable.c), and the counters of UDP (ci_udp_state_dump in udp.c) and TCP (ci_tcp_state_dump in
-// tcp_debug.c), in hexadecimal. TCP counts received packets only, but each message is answered.
+// The lines of a socket in a dump, in hexadecimal: heading (citp_waitable_dump2), and counters of
+// ci_udp_state_dump and ci_tcp_state_dump. TCP counts received packets: each message is answered.
 var (
 	socketLine     = regexp.MustCompile(`^(\S+) \d+:\d+(?: |$)`)
 	socketCounters = map[string][]socketCounter{
@@ -366,9 +359,9 @@ const (
 	agentPrefix     = "TAILGATE_"
 )
 
-// environment returns the tools' environment: the container's, without the agent's inputs, such as its key, and without options of tools and
-// settings of Onload that an image or a shell may set, and the task's. Only the tools preload the library: the agent is linked statically and ignores LD_PRELOAD. The agent's own sockets
-// belong to the kernel.
+// environment returns the container's variables without the agent's inputs, tools' options and
+// Onload's settings, plus the task's. Only tools preload: the agent is static, its sockets the
+// kernel's.
 func environment(container []string, task plan.Task) []string {
 	all := map[string]string{}
 	for _, entry := range container {

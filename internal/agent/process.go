@@ -149,7 +149,7 @@ func (p *process) ending() string {
 	return fmt.Sprintf("was killed by %s (%s)", unix.SignalName(status.Signal()), status.Signal())
 }
 
-// lastWords returns the last line of standard error or output, apart from Onload's usual ones and its warnings.
+// lastWords returns the last line of standard error or output, without Onload's usual ones.
 func (p *process) lastWords() string {
 	for _, out := range [][]byte{p.stderr.Bytes(), p.stdout.Bytes()} {
 		last := ""
@@ -258,11 +258,11 @@ const (
 // started has the numbers of the agent's own processes that have not ended.
 var started sync.Map
 
-// adoptStrays makes the agent the parent of processes that outlive their own: none leaves its sight.
+// adoptStrays makes the agent the parent of processes that outlive theirs: it sees all.
 func adoptStrays() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
-// endStrays ends the processes that a user's program left behind, and adds their CPU time. It is a failure that there were any: nothing shows
-// what they did meanwhile. Only a server's own group, which is killed with it, may be left.
+// endStrays ends what a user's program left, adds its CPU time, and fails: nothing shows what it
+// did. Only a server's own group, which is killed with it, may be left.
 func (e *endpoint) endStrays(p *process) error {
 	if !e.driver.Limits().Opaque {
 		return nil

@@ -111,7 +111,6 @@ func (i Inspector) reach(ctx context.Context) *result.Reach {
 	return r
 }
 
-// connects returns an error unless the peer's TCP port accepts within reachTimeout.
 func connects(from net.IP, peer string, port int) error {
 	// A try that begins late has as much time as the others: "refused" says more than "timeout".
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: from}, Timeout: reachTimeout}
@@ -126,7 +125,6 @@ func connects(from net.IP, peer string, port int) error {
 	}
 }
 
-// returns returns an error unless the peer returns a datagram of size bytes within reachTimeout.
 func returns(from net.IP, peer string, size int) error {
 	dialer := net.Dialer{LocalAddr: &net.UDPAddr{IP: from}, Control: whole}
 	conn, err := dialer.Dial("udp", net.JoinHostPort(peer, strconv.Itoa(plan.ToolPort)))

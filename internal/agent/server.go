@@ -160,7 +160,7 @@ func (c *connections) change(address string, by int) int {
 	return left
 }
 
-// greetAll reads first requests, maxGreeted at a time: silent clients block no other client, and one address not the others.
+// greetAll reads maxGreeted first requests at a time: no silent client or address blocks others.
 func (e *endpoint) greetAll(ctx context.Context, listener net.Listener, greeted chan<- greeting) error {
 	places := make(chan struct{}, maxGreeted)
 	of := connections{of: map[string]int{}}
@@ -283,7 +283,7 @@ func (e *endpoint) answerAll(ctx context.Context, l *link, target tool.Target) e
 	}
 }
 
-// endServer ends the server of a cell, the processes that it left, and the files of a user's program: the volume holds those of one cell.
+// endServer also ends what a cell's server left, and removes files: the volume holds one cell's.
 func (e *endpoint) endServer(p *process, grace time.Duration) error {
 	p.end(grace)
 	strays := e.endStrays(p)

@@ -21,12 +21,12 @@ import (
 
 const maxInterrupts = 16
 
-// watch adds up disturbances: of CPUs, the cgroup, an interface and its network namespace. Idle states are those of the first CPU.
+// watch adds up disturbances. Idle states are those of the first CPU.
 type watch struct {
 	host
 	cpus  []int
 	iface string
-	// places are the indexes of the CPUs among possible CPUs, by which files are ordered; nil: unknown.
+	// places are the CPUs' indexes among possible ones, as files are ordered; nil: unknown.
 	places  []int
 	limited []string // cgroups that may have a quota; pressed has cpu.pressure
 	pressed string
@@ -325,7 +325,6 @@ var protocolCounters = map[string][]string{
 // protocolPrefixes are the prefixes of counters' names that differ from the protocol's.
 var protocolPrefixes = map[string]string{"IpExt:": "ip", "TcpExt:": "tcp"}
 
-// protocolCounters6 maps the counters of /proc/net/snmp6 to their names here.
 var protocolCounters6 = map[string]string{
 	"Icmp6InMsgs": "icmp6.InMsgs", "Ip6InDelivers": "ip6.InDelivers",
 	"Ip6InOctets": "ip6.InOctets", "Ip6OutOctets": "ip6.OutOctets", "Ip6ReasmOKs": "ip6.ReasmOKs", "Ip6FragCreates": "ip6.FragCreates",
@@ -391,8 +390,7 @@ func awaitRunDelay(pid int) int64 {
 	}
 }
 
-// runDelay returns how long a main thread waited for a CPU, in ns, from its schedstat: ns on the
-// CPU, ns waiting, and how often it got one; -1 if the kernel does not report it.
+// runDelay returns the ns waiting in a schedstat: ns on the CPU, ns waiting, times; -1: unknown.
 func runDelay(schedstat string) int64 {
 	fields := strings.Fields(schedstat)
 	// A kernel that does not count these reports a process that never ran.

@@ -1,8 +1,5 @@
-// Package bare measures a benchmark between two hosts without Kubernetes. Each round starts a new
-// agent at both ends, on CPUs that the user names; the client's end writes an export.
-//
-// Without a kubelet, CPUs are proved to be exclusive only if the scheduler leaves them alone
-// (isolcpus), or if they are a partition of cpuset.
+// Package bare measures between two hosts without Kubernetes. Each round starts a new agent at both
+// ends, on CPUs that the user names: proved exclusive only with isolcpus or a partition of cpuset.
 package bare
 
 import (
@@ -302,8 +299,7 @@ func both(log []byte) (result.Stored, error) {
 	return result.NewStored(client, server, result.Seen{Bare: true}, result.Seen{Bare: true})
 }
 
-// write writes the export files that are read again into a new directory, completely or not at all,
-// and returns its manifest's digest in hexadecimal.
+// write writes an export to a new directory, whole or not at all, and returns its digest in hex.
 func write(dir string, b *v1alpha1.LatencyBenchmark, runs []result.Stored) (string, error) {
 	b.UID, b.CreationTimestamp = uuid.NewUUID(), metav1.Now()
 	complete(b, runs)
@@ -341,7 +337,6 @@ func write(dir string, b *v1alpha1.LatencyBenchmark, runs []result.Stored) (stri
 	return result.NewFile(result.ExportManifest, files[result.ExportManifest]).SHA256, nil
 }
 
-// complete gives a benchmark the status of a measured one, with its CPUs and nodes.
 func complete(b *v1alpha1.LatencyBenchmark, runs []result.Stored) {
 	client, server := runs[0].Client.Evidence, runs[0].Server.Evidence
 	b.Spec.Placement.Client.CPUs, b.Spec.Placement.Server.CPUs = cpus(client), cpus(server)

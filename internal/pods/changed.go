@@ -22,15 +22,11 @@ const (
 	maxQuoted  = 80 // bytes of a value that is quoted
 )
 
-// Changed lists how a pod in the API (got) differs from the operator's (want) in what a measurement
-// depends on or the operator promises: containers and, of the agent's, image, command, environment,
-// resources, privileges, mounts and probes; networks and host namespaces; node and runtime class;
-// host paths and API tokens. Admission webhooks change these, or a user who adds a container for
-// debugging. docs/internals/webhooks.md lists the changes that many clusters make to every pod, which Changed
-// ignores; TestMutations compares that page with this function.
-//
-// The list is sorted and bounded. An entry is one line, such as "requests amd.com/sf_vf: 2 instead of 1". It never contains
-// values of environment variables.
+// Changed lists, sorted and bounded, how a pod in the API (got) differs from the operator's (want)
+// in what a measurement depends on or the operator promises, by webhooks or a user who adds a
+// container. An entry is a line such as "requests amd.com/sf_vf: 2 instead of 1", without values of
+// variables. It ignores what docs/internals/webhooks.md says that many clusters change;
+// TestMutations compares.
 func Changed(want, got *corev1.Pod) []string {
 	asked, found := traitsOf(want, want), traitsOf(got, want)
 	var changes []string
@@ -194,9 +190,8 @@ func (t traits) setContainer(pod *corev1.Pod, c corev1.Container) {
 	t.setIf("lifecycle", c.Lifecycle != nil)
 }
 
-// setSecurity records the container's privileges; its own security context precedes the pod's.
-// Users other than root are equal and groups do not matter, because policies and OpenShift assign
-// them by namespace. The runtime's default AppArmor profile is that of a container without one.
+// setSecurity records privileges; a container's precede its pod's. Policies and OpenShift assign
+// groups and users other than root; the runtime's default AppArmor profile is as good as none.
 func (t traits) setSecurity(pod *corev1.PodSecurityContext, c *corev1.SecurityContext) {
 	user, nonRoot := cmp.Or(c.RunAsUser, pod.RunAsUser), cmp.Or(c.RunAsNonRoot, pod.RunAsNonRoot)
 	switch {
@@ -225,8 +220,7 @@ func (t traits) setSecurity(pod *corev1.PodSecurityContext, c *corev1.SecurityCo
 	t.setJSON("securityContext ", context)
 }
 
-// sameImage returns the built pod's image if the given one is the same: its name with a digest to
-// which a policy resolved the tag, or its digest in another registry.
+// sameImage returns the built image for one with a digest, of a resolved tag or another registry.
 func sameImage(built *corev1.Pod, image string) string {
 	i := slices.IndexFunc(built.Spec.Containers, func(c corev1.Container) bool { return c.Name == Container })
 	if i < 0 {
@@ -259,7 +253,6 @@ func (t traits) setResources(prefix string, r corev1.ResourceRequirements) {
 	}
 }
 
-// SeenOf returns the state of a container and its pod in the API.
 func SeenOf(pod *corev1.Pod, c *corev1.Container) result.Seen {
 	s := result.Seen{PodUID: string(pod.UID), QOSClass: string(pod.Status.QOSClass)}
 	if c != nil {
@@ -271,9 +264,8 @@ func SeenOf(pod *corev1.Pod, c *corev1.Container) result.Seen {
 	return s
 }
 
-// Seen returns the state of an endpoint's pod in the API, with the fields that differ from the pod
-// that Build makes. Of the task, only the role is compared, unless it cannot be read: inputs such
-// as a profile's settings may have been different at its creation.
+// Seen also has the fields that differ from the pod that Build makes. Of the task, only the role is
+// compared, unless it cannot be read: inputs such as a profile's settings may have changed.
 func Seen(e Endpoint, pod *corev1.Pod) (result.Seen, error) {
 	s := SeenOf(pod, nil)
 	for _, c := range pod.Spec.Containers {

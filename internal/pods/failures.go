@@ -14,7 +14,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// Trouble is the reason why a pod does not start, or why it failed.
 type Trouble struct {
 	Outcome string
 	// Said has the observation, and Remedy what to do; both are empty while nothing is wrong.
@@ -71,7 +70,7 @@ func StartTrouble(p *corev1.Pod, warnings []corev1.Event) Trouble {
 	return Trouble{Outcome: v1alpha1.OutcomeStartTimeout}
 }
 
-// unscheduled explains why the scheduler has not placed a pod, which can have other reasons than that something is used up.
+// unscheduled explains why the scheduler has not placed a pod: not only room may be missing.
 func unscheduled(p *corev1.Pod, c corev1.PodCondition) Trouble {
 	if c.Reason == corev1.PodReasonSchedulingGated {
 		gates := text.Of(p.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) string { return g.Name })
@@ -85,8 +84,7 @@ func unscheduled(p *corev1.Pod, c corev1.PodCondition) Trouble {
 	return troubled(v1alpha1.OutcomeUnschedulable, remedy, "the scheduler cannot place it on %s: %s", Node(p), oneLine(c.Message))
 }
 
-// unschedulable are the reasons of the scheduler, by a part of the message, in order. A pod can only be on one node, whose reason
-// comes before those of the others.
+// unschedulable are parts of the scheduler's messages; a reason of the pod's only node goes first.
 var unschedulable = []cause{
 	{"Insufficient", "free what the message names, or request less"},
 	{"cannot allocate", "free the devices that it claims, or claim fewer"},
@@ -126,7 +124,7 @@ type cause struct{ said, remedy string }
 // missingFile matches the path of a file that a plugin did not find.
 var missingFile = regexp.MustCompile(`(/[^\s:"']+)"?: (?:connect: )?no such file`)
 
-// causes are those of errors of Multus and CNI plugins, by a part of the message, or of the path of a missing file, in order.
+// causes are errors of Multus and CNI plugins by part of the text, or of a missing path, in order.
 var causes = []cause{
 	{"DHCP daemon", "run the plugin dhcp as a daemon on the node, or give the network another ipam"},
 	{"dhcp: failed to get netns", "let the daemon of the plugin dhcp see the node's /run/netns (a mount with HostToContainer propagation), or give the network another ipam"},
@@ -142,7 +140,7 @@ var causes = []cause{
 	{"", "check spec.network and the CNI plugins of the node"},
 }
 
-// causeOf cuts out what a thick Multus puts around an error: its request before, its configuration after it.
+// causeOf cuts out a thick Multus's request before an error, and its configuration after it.
 func causeOf(message string) string {
 	if _, cause, ok := strings.Cut(message, "ERRORED: "); ok {
 		message = cause
@@ -180,8 +178,7 @@ func NetworkTrouble(e corev1.Event, node string) Trouble {
 	return troubled(v1alpha1.OutcomeNetworkFailed, causes[known].remedy, "its network cannot be set up on %s: %s", node, said)
 }
 
-// FailureOf classifies a failed pod: by the kubelet's reason if it was refused or removed, otherwise by the agent's own termination
-// message, otherwise by how the container ended.
+// FailureOf classifies by the kubelet's reason, else the agent's message, else the container's end.
 func FailureOf(p *corev1.Pod) Trouble {
 	role := cmp.Or(p.Labels[v1alpha1.LabelRole], "inspect pod")
 	node, said := Node(p), oneLine(p.Status.Message)
@@ -224,7 +221,6 @@ func FailureOf(p *corev1.Pod) Trouble {
 	return troubled(v1alpha1.OutcomePodLost, "", "the %s's pod failed on %s for an unknown reason", role, node)
 }
 
-// Terminated returns how a pod's container ended; nil while it has not.
 func Terminated(p *corev1.Pod) *corev1.ContainerStateTerminated {
 	if c := AgentOf(p); c != nil {
 		return c.State.Terminated
@@ -244,9 +240,8 @@ func AgentOf(p *corev1.Pod) *corev1.ContainerStatus {
 
 const maxSaid = 400 // bytes of a foreign message inside one of ours
 
-// unallocated returns the extended resource that the scheduler had counted and the kubelet could
-// not allocate: the scheduler learns up to ten seconds later that a device plugin ended. Just
-// afterwards, the kubelet only reports that it could not call it.
+// unallocated returns the resource that the kubelet lacks: the scheduler learns up to 10 s later
+// that a device plugin ended. Just after, the kubelet only says that it could not call it.
 func unallocated(p *corev1.Pod) string {
 	var asked []string
 	for _, c := range p.Spec.Containers {

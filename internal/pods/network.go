@@ -15,9 +15,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 )
 
-// NetworkName returns namespace and name of the NetworkAttachmentDefinition of a variant with a
-// secondary network: the one referenced or, with ipam, the operator's own, which is named after the
-// benchmark and, if the variant has its own network, the variant.
+// NetworkName names a variant's NetworkAttachmentDefinition: the referenced one or, with ipam, the
+// operator's, after the benchmark and, if the variant has its own network, the variant.
 func NetworkName(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) (namespace, name string) {
 	if ref := v.Network.NetworkRef(); ref != nil {
 		return cmp.Or(ref.Namespace, b.Namespace), ref.Name
@@ -28,8 +27,7 @@ func NetworkName(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) (namespace, n
 	return b.Namespace, b.Name
 }
 
-// Network returns the NetworkAttachmentDefinition that the operator creates for a variant, or nil
-// without ipam. The benchmark owns it; variants that share spec.network share it.
+// Network returns the NetworkAttachmentDefinition that the operator creates, nil without ipam.
 func Network(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant) *unstructured.Unstructured {
 	n, ipam := v.Network, v.Network.IPAM()
 	if ipam == nil {
@@ -74,7 +72,6 @@ func selection(e Endpoint) (foreign.Selection, error) {
 	return s, nil
 }
 
-// FieldError says why a field of a network cannot be used.
 type FieldError struct {
 	Path  string // below the member of the network's type
 	Cause error
@@ -82,8 +79,7 @@ type FieldError struct {
 
 func (e *FieldError) Error() string { return e.Path + ": " + e.Cause.Error() }
 
-// StaticAddresses returns server's and client's addresses from a range of type Static, with its
-// prefix length. The error is a FieldError of what leaves no two valid addresses.
+// StaticAddresses returns both addresses in a range of type Static, or a FieldError of it.
 func StaticAddresses(i v1alpha1.IPAM) (server, client netip.Prefix, err error) {
 	subnet, err := netip.ParsePrefix(i.Range)
 	if err != nil {
@@ -106,8 +102,7 @@ func StaticAddresses(i v1alpha1.IPAM) (server, client netip.Prefix, err error) {
 	return netip.PrefixFrom(first, subnet.Bits()), netip.PrefixFrom(second, subnet.Bits()), nil
 }
 
-// StaticBlocks returns the rangeStart of several pairs that use addresses of one range of type
-// Static at once: consecutive blocks of two, as many as the range has, at most limit.
+// StaticBlocks returns the rangeStart of at most limit pairs that use a Static range at once.
 func StaticBlocks(i v1alpha1.IPAM, limit int) []string {
 	var starts []string
 	for len(starts) < limit {
@@ -131,8 +126,7 @@ func Address(b *v1alpha1.LatencyBenchmark, v v1alpha1.Variant, pod *corev1.Pod) 
 	return AddressOn(pod, namespace+"/"+name)
 }
 
-// AddressOn returns the address of a server's pod on an attached network, namespace/name, or its own address if network is empty; or
-// "" and a description of what is missing.
+// AddressOn returns a pod's address on namespace/name, or its own without one; or what is missing.
 func AddressOn(pod *corev1.Pod, network string) (address, missing string) {
 	if network == "" {
 		if pod.Status.PodIP == "" {

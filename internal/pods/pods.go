@@ -1,8 +1,6 @@
-// Package pods builds a run's two pods. It is pure; golden files in testdata show the pods.
-//
-// The pods are guaranteed (requests equal limits) with whole CPUs, which a kubelet with the static
-// CPU manager makes exclusive. They have nothing that a measurement does not need: no API token,
-// host path, probe, or capability except NET_RAW where the server captures packets.
+// Package pods builds a run's pods, which golden files in testdata show. It is pure. They have
+// whole CPUs, which a static CPU manager makes exclusive, and nothing that is not needed: no API
+// token, host path, probe, or capability except NET_RAW where the server captures packets.
 package pods
 
 import (
@@ -35,7 +33,6 @@ const (
 	Agent              = "/usr/local/bin/tailgate-agent"
 )
 
-// Endpoint is one side of an attempt at a run.
 type Endpoint struct {
 	Benchmark      *v1alpha1.LatencyBenchmark
 	Image          string
@@ -62,7 +59,6 @@ func NameOf(a *v1alpha1.ActiveAttempt, role string) string {
 	return name
 }
 
-// Labels returns the labels of everything that belongs to a benchmark.
 func Labels(benchmark string) map[string]string {
 	return map[string]string{
 		v1alpha1.LabelManagedBy: v1alpha1.ManagedByTailgate,
@@ -80,8 +76,7 @@ const secretKey = "key"
 // SecretName names a benchmark's Secret. No earlier benchmark had one of this name.
 func SecretName(b *v1alpha1.LatencyBenchmark) string { return "tailgate-" + string(b.UID) }
 
-// Secret returns the Secret with which the agents of a benchmark authenticate each other. Unlike a pod's spec, only users who
-// may read Secrets, create pods, or run commands in pods can read it.
+// Secret has the key of a benchmark's agents, which a pod's spec would show to more users.
 func Secret(b *v1alpha1.LatencyBenchmark, key string) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
@@ -189,8 +184,7 @@ func Tolerations(b *v1alpha1.LatencyBenchmark, roles ...string) []corev1.Tolerat
 	return all
 }
 
-// toolFolder has the files of Endpoint.ToolImage. By toolPath, the agent finds its programs,
-// wherever they are installed, before those of the bench image.
+// toolFolder has Endpoint.ToolImage's files; in toolPath, they precede those of the bench image.
 const (
 	toolFolder = "/opt/tools"
 	toolPath   = toolFolder + "/usr/local/bin:" + toolFolder + "/usr/bin:" + toolFolder + "/bin:" +
@@ -203,7 +197,6 @@ const agentFolder = "/opt/tailgate"
 // scratchLimit bounds what a user's program writes.
 var scratchLimit = resource.MustParse("1Gi")
 
-// addImage mounts the files of an image.
 func addImage(spec *corev1.PodSpec, name, path, image string, pull corev1.PullPolicy) {
 	addVolume(spec, name, path, corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: image, PullPolicy: pull}})
 	mounts := spec.Containers[0].VolumeMounts
@@ -216,12 +209,9 @@ func addVolume(spec *corev1.PodSpec, name, path string, source corev1.VolumeSour
 	c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: path})
 }
 
-// Restrict takes API token, variables of services, and capabilities but the given from a pod.
-//
-// The user that runs the agent and the tools is the image's user, which is not root, or one that the cluster chooses, as
-// OpenShift does from the range of each namespace. Only root gets a capability that a container adds: any other user loses it
-// at exec, because no container has it in the ambient set. The capturing server therefore runs as root, with that one
-// capability.
+// Restrict takes API token, variables of services, and capabilities but the given. The user is the
+// image's, not root, or the cluster's, as with OpenShift. Only root keeps a capability at exec,
+// because none is ambient, so the capturing server is root with that one.
 func Restrict(spec *corev1.PodSpec, add ...corev1.Capability) {
 	spec.AutomountServiceAccountToken, spec.EnableServiceLinks = new(false), new(false)
 	spec.SecurityContext = &corev1.PodSecurityContext{
@@ -238,9 +228,8 @@ func Restrict(spec *corev1.PodSpec, add ...corev1.Capability) {
 	}
 }
 
-// resources returns equal requests and limits, for a guaranteed pod, with one of each device. Huge
-// pages are not mounted: Onload allocates packet buffers with memfd_create and MFD_HUGETLB
-// (init_resource_alloc in netif_init.c), which the request allows.
+// resources returns equal requests and limits. Huge pages are not mounted: Onload gets them by
+// memfd_create with MFD_HUGETLB (init_resource_alloc in netif_init.c), which the request allows.
 func resources(b *v1alpha1.LatencyBenchmark, cpus int32, memory resource.Quantity, devices []string) corev1.ResourceRequirements {
 	list := corev1.ResourceList{corev1.ResourceMemory: memory}
 	if cpus > 0 {
@@ -255,8 +244,7 @@ func resources(b *v1alpha1.LatencyBenchmark, cpus int32, memory resource.Quantit
 	return corev1.ResourceRequirements{Requests: list, Limits: list.DeepCopy()}
 }
 
-// onNode binds a pod to a node by affinity, not spec.nodeName: the scheduler checks the node's
-// resources, and a pod that does not fit waits instead of being rejected.
+// onNode binds by affinity, not spec.nodeName: a pod that does not fit waits, and is not rejected.
 func onNode(node string) *corev1.Affinity {
 	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
@@ -363,10 +351,10 @@ func Inspect(i Inspection) *corev1.Pod {
 // EphemeralMemory is what an inspection needs within the memory limit of the pod.
 var EphemeralMemory = *resource.NewQuantity(plan.EphemeralMemory, resource.BinarySI)
 
-// maxEphemeral bounds the ephemeral containers of a pod, which cannot be removed: an object of the API has some 1.5 MiB at most.
+// maxEphemeral bounds ephemeral containers, which stay: an API object has some 1.5 MiB at most.
 const maxEphemeral = 200
 
-// ContainerOf returns a container of a pod and its status: the one with a name or, without one, the pod's first.
+// ContainerOf returns a container and its status: the one with a name, or else the pod's first.
 func ContainerOf(p *corev1.Pod, name string) (*corev1.Container, *corev1.ContainerStatus, error) {
 	if name == "" {
 		name = cmp.Or(p.Annotations["kubectl.kubernetes.io/default-container"], p.Spec.Containers[0].Name)
@@ -409,7 +397,7 @@ func Uninspectable(p *corev1.Pod, s *corev1.ContainerStatus) error {
 	return nil
 }
 
-// MemoryLimit returns what all containers of a pod may use together; nil: the pod has no limit, because a container has none.
+// MemoryLimit returns what all containers may use together; nil: one of them has no limit.
 func MemoryLimit(p *corev1.Pod) *resource.Quantity {
 	limited := true
 	limits := resourcehelper.PodLimits(p, resourcehelper.PodResourcesOptions{ContainerFn: func(of corev1.ResourceList, _ resourcehelper.ContainerType) {
@@ -426,8 +414,8 @@ func MemoryLimit(p *corev1.Pod) *resource.Quantity {
 	return nil
 }
 
-// Ephemeral returns the container that inspects another one of its pod. It has the user and the group of the target and no more rights
-// than it, so that the kernel shows what the target itself may see; it conforms to Pod Security level restricted if the target does.
+// Ephemeral returns a container with the target's user and group and no more rights: it sees what
+// the target may, and conforms to Pod Security level restricted if the target does.
 func Ephemeral(p *corev1.Pod, target *corev1.Container, s *corev1.ContainerStatus, name, image string, pull corev1.PullPolicy, iface string) corev1.EphemeralContainer {
 	own := &corev1.SecurityContext{AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true)}
 	if c := target.SecurityContext; c != nil {
@@ -441,7 +429,7 @@ func Ephemeral(p *corev1.Pod, target *corev1.Container, s *corev1.ContainerStatu
 	if s.User != nil && s.User.Linux != nil {
 		own.RunAsUser, own.RunAsGroup = &s.User.Linux.UID, &s.User.Linux.GID
 	}
-	// Only root gets capabilities that a container adds or keeps; to read the processes of root, the agent needs those of the target.
+	// Only root gets capabilities: to read root's processes, the agent needs the target's.
 	if own.RunAsUser == nil || *own.RunAsUser != 0 {
 		own.Capabilities = &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}
 	}

@@ -31,18 +31,17 @@ const (
 	Like          = "Like"
 )
 
-// WorkloadLine is a line about a workload. Advice says what repairs it or, if it is Unknown, what would make it provable.
+// WorkloadLine's Advice says what repairs it or, if it is Unknown, would make it provable.
 type WorkloadLine struct {
 	v1alpha1.ProofLine
 	Advice string `json:"advice,omitempty"`
 }
 
-// WorkloadPod is what the API server knows of the container of a workload and its pod. The zero value is that of a program that inspects
-// itself.
+// WorkloadPod is what the API server knows; its zero value is that of a program about itself.
 type WorkloadPod struct {
 	result.Seen
 	RuntimeClass string
-	// Networks are those that Multus attached. Devices are the PCI addresses that the kubelet allocated, by resource.
+	// Networks are Multus's; Devices are PCI addresses that the kubelet allocated, by resource.
 	Networks        []foreign.Status
 	Devices         map[string][]string
 	SharesProcesses bool // its containers, or the node's, have one process namespace
@@ -69,7 +68,7 @@ func (p WorkloadPod) by(w result.Workload, own result.Evidence) workload {
 	return workload{e, w, p}
 }
 
-// Workload returns the lines about a container: those of its CPUs, threads and memory, then those of each interface that counts.
+// Workload returns the lines of CPUs, threads and memory, then those of interfaces that count.
 func Workload(pod WorkloadPod, w result.Workload) []WorkloadLine {
 	var lines []WorkloadLine
 	add := func(prefix string, at workload, checks []workloadCheck) {
@@ -162,7 +161,7 @@ var (
 	}, ""}}
 )
 
-// counts reports whether an interface is one of a device, or one that Multus attached; if no interface is, all count.
+// counts reports whether an interface is a device's or Multus's; if none is, all count.
 func (w workload) counts() bool {
 	special := func(e result.Evidence) bool {
 		return e.PCIAddress != "" || slices.ContainsFunc(w.pod.Networks, func(s foreign.Status) bool { return s.Interface == e.Interface && !s.Default })
@@ -172,8 +171,7 @@ func (w workload) counts() bool {
 
 func (w workload) hidden(what string) bool { return slices.Contains(w.Unread, what) }
 
-// memoryLocal checks that anonymous memory is on the NUMA nodes of the CPUs, by the counters of the cgroup. That of files, such as shared
-// libraries, may be anywhere: who reads a file first places it.
+// memoryLocal judges anonymous memory by the cgroup: who reads a file first places its pages.
 func (w workload) memoryLocal() finding {
 	nodes := w.own.AllowedNUMANodes
 	expected := "memory on the NUMA node of its CPUs, " + orNotKnown(nodes)
@@ -227,8 +225,7 @@ func (w workload) hugePages() finding {
 	}
 }
 
-// onload reports what is known of Onload. Beside the container there is no device of Onload, so the share of the traffic that bypasses the
-// kernel is never known.
+// onload never proves a bypass: beside the container, no device of Onload shows the traffic.
 func (w workload) onload() finding {
 	const (
 		expected = "Onload carries the sockets of the program"
@@ -273,7 +270,7 @@ func (w workload) mitigations() finding {
 	return noted(cmp.Or(strings.Join(all, "; "), "none is known"))
 }
 
-// numaLocal checks that all CPUs, not only the one of the busiest thread, are on the NUMA node of the interface.
+// numaLocal checks all CPUs, not only that of the busiest thread.
 func (w workload) numaLocal() finding {
 	nodes, err := result.ParseCPUs(w.own.AllowedNUMANodes)
 	if w.own.PCIAddress != "" && (err != nil || nodes.Size() != 1) && !w.own.OneNUMANode() {
@@ -290,8 +287,7 @@ func (w workload) numaLocal() finding {
 	return numaLocal(w.endpoint)
 }
 
-// device checks that the interface is a device that was allocated to the pod, by the sources that know one. The interface itself must be
-// tied to it, by sysfs or by its MAC address.
+// device checks that the pod's device is the interface's, tied to it by sysfs or MAC address.
 func (w workload) device() finding {
 	const (
 		expected = "a device that was allocated to the pod"
@@ -332,7 +328,7 @@ func (w workload) mtu() finding {
 	return w.mtuIs(asked, fmt.Sprint(asked), "set the MTU in the network of the pod and on its PF, and find what else sets it")
 }
 
-// ParseRequirements reads names of checks that must be Proved, separated by commas. Function and MTU need a value: Function=VF,MTU=9000.
+// ParseRequirements reads checks that must be Proved. Two need a value: Function=VF,MTU=9000.
 func ParseRequirements(list string, pod *WorkloadPod) (requirements []string, err error) {
 	var known []string
 	for _, c := range slices.Concat(ofContainer, ofInterface) {
@@ -368,7 +364,7 @@ var neverProved = []string{
 	v1alpha1.ProofCPUIsolated, Frequency, IdleStates, Mitigations, v1alpha1.ProofHypervisor, v1alpha1.ProofDriver, v1alpha1.ProofFirmware, v1alpha1.ProofAcceleration,
 }
 
-// Met returns Pass if every requirement has a line and all its lines are Proved, Fail if one is Failed, and otherwise Inconclusive.
+// Met: Pass if each requirement has lines, all Proved; Fail if one Failed; else Inconclusive.
 func Met(requirements []string, lines []WorkloadLine) v1alpha1.VerdictOutcome {
 	outcome := v1alpha1.VerdictPass
 	for _, r := range requirements {
