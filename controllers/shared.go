@@ -295,11 +295,9 @@ func timeOf(v reflect.Value, name string) *metav1.Time {
 	return nil
 }
 
-// Graces shortens the grace period of the operator's pods that are being deleted. A user can give a
-// pod a year, in which a process that ignores SIGTERM holds a node's CPUs, also without a
-// benchmark.
-//
-// It deletes the pods whose owner a user removed, as does a deletion that leaves dependents.
+// Graces shortens the grace period of the operator's pods in deletion: a user can give them a year,
+// in which a process that ignores SIGTERM holds a node's CPUs. It deletes pods without an owner, as
+// a user's deletion that leaves dependents makes them.
 type Graces struct {
 	API
 	Namespaces Named

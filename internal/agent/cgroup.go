@@ -12,8 +12,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// cgroups returns the folders of the agent's cgroup and its visible ancestors that have a file,
-// nearest first, and the version of their hierarchy: 2 for file2, 1 for the controller's file1.
+// cgroups returns the agent's cgroup and visible ancestors with a file, nearest first; the version.
 func (h host) cgroups(controller, file2, file1 string) (dirs []string, version string) {
 	for _, way := range []struct{ version, controller, file string }{{"2", "", file2}, {"1", controller, file1}} {
 		dir, top := h.cgroupDir(way.controller)

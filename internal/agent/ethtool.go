@@ -12,8 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ethtool needs no privilege. In safchain/ethtool v0.7.0, addresses are wrong after the stack
-// moved.
+// ethtool needs no privilege. safchain/ethtool v0.7.0 keeps addresses that a moved stack breaks.
 type ethtool struct {
 	socket int
 	iface  string

@@ -64,7 +64,6 @@ func (h host) exists(path string) bool {
 	return err == nil
 }
 
-// glob returns the paths, relative to the root, that match a pattern, sorted.
 func (h host) glob(pattern string) []string {
 	paths, err := filepath.Glob(filepath.Join(h.root, pattern))
 	if err != nil {

@@ -136,8 +136,7 @@ func chosen(choices string) string {
 
 var argument = regexp.MustCompile(`(?:"[^"]*"?|[^"\s])+`)
 
-// kernelArgs parses a kernel's command line as the kernel does: quotes keep spaces, hyphens in a
-// name are underscores, and what follows -- is for init. Repeated values are joined in order.
+// kernelArgs parses as the kernel does; what follows -- is for init. Repeated values are joined.
 func kernelArgs(cmdline string) map[string]string {
 	args := map[string]string{}
 	for _, word := range argument.FindAllString(cmdline, -1) {

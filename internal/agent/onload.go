@@ -268,8 +268,7 @@ func (e *endpoint) ranWithout(p *process) error {
 	return e.onloadFailure(p)
 }
 
-// planeParameter is how many seconds Onload waits for its control plane at the first stack of a
-// network namespace: 10 by default, unlimited if negative; maxPlaneWait bounds it.
+// planeParameter: seconds to wait for the control plane; by default 10, if negative without limit.
 const (
 	planeParameter = "sys/module/onload/parameters/cplane_init_timeout"
 	maxPlaneWait   = time.Minute
@@ -299,7 +298,6 @@ func (h host) deviceTrouble() string {
 	return ""
 }
 
-// elsewhere returns advice: where else than expected the container has Onload's library.
 func (e *endpoint) elsewhere() string {
 	h := host{root: e.Root}
 	for _, path := range preloads(os.Getenv(preloadVariable)) {
@@ -360,8 +358,7 @@ const (
 )
 
 // environment returns the container's variables without the agent's inputs, tools' options and
-// Onload's settings, plus the task's. Only tools preload: the agent is static, its sockets the
-// kernel's.
+// Onload's settings, plus the task's. LD_PRELOAD does not reach the agent: it is linked statically.
 func environment(container []string, task plan.Task) []string {
 	all := map[string]string{}
 	for _, entry := range container {

@@ -109,7 +109,6 @@ func (p *process) wait(ctx context.Context) bool {
 	}
 }
 
-// end gives the process a moment to end, by itself or after an interrupt, and then kills it.
 func (p *process) end(grace time.Duration) {
 	if p.interrupt && grace > 0 && !p.ended() {
 		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGINT)

@@ -231,7 +231,6 @@ func nth(list []byte, place int) (int64, bool) {
 	return n, err == nil && n >= 0
 }
 
-// put adds the value of a counter, unless it is negative or not a number.
 func put(all map[string]int64, name, value string) {
 	if n, err := strconv.ParseInt(value, 10, 64); err == nil && n >= 0 {
 		all[name] += n
@@ -322,7 +321,6 @@ var protocolCounters = map[string][]string{
 	"Udp:":    {"InCsumErrors", "InDatagrams", "InErrors", "NoPorts", "OutDatagrams", "RcvbufErrors", "SndbufErrors"},
 }
 
-// protocolPrefixes are the prefixes of counters' names that differ from the protocol's.
 var protocolPrefixes = map[string]string{"IpExt:": "ip", "TcpExt:": "tcp"}
 
 var protocolCounters6 = map[string]string{

@@ -72,7 +72,6 @@ func (t traits) set(key, value string) {
 	}
 }
 
-// setIf records a property that has no value, if the pod has it.
 func (t traits) setIf(key string, has bool) {
 	if has {
 		t[key] = ""

@@ -95,8 +95,7 @@ var unschedulable = []cause{
 	{"", "change what the message names"},
 }
 
-// unpulled returns the image that a container waits for, and the settings that name it.
-// Only the kubelet's message tells a volume's image from the container's; a runtime's may not.
+// unpulled returns an image and its setting. Only the kubelet tells a volume's image from others.
 func unpulled(p *corev1.Pod, c corev1.ContainerStatus) (image, option string) {
 	image, option = c.Image, "the operator's --bench-image"
 	ofVolume := "the operator's --sfnettest-image"

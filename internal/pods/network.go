@@ -102,7 +102,7 @@ func StaticAddresses(i v1alpha1.IPAM) (server, client netip.Prefix, err error) {
 	return netip.PrefixFrom(first, subnet.Bits()), netip.PrefixFrom(second, subnet.Bits()), nil
 }
 
-// StaticBlocks returns the rangeStart of at most limit pairs that use a Static range at once.
+// StaticBlocks returns the rangeStart of up to limit pairs in a Static range: blocks of two.
 func StaticBlocks(i v1alpha1.IPAM, limit int) []string {
 	var starts []string
 	for len(starts) < limit {

@@ -37,7 +37,7 @@ type WorkloadLine struct {
 	Advice string `json:"advice,omitempty"`
 }
 
-// WorkloadPod is what the API server knows; its zero value is that of a program about itself.
+// WorkloadPod is what the API server knows; it is zero for a program that inspects itself.
 type WorkloadPod struct {
 	result.Seen
 	RuntimeClass string

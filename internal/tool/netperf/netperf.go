@@ -8,18 +8,13 @@
 //   - It measures whole seconds: 0.9 would be 0, which never ends. Other durations are refused.
 //   - Both ends sleep in recv, without rate, polling, multicast, and connected UDP sockets.
 //   - A lost datagram ends the measurement: the tool waits until its time is over, prints too low a
-//     rate and exits with 0. Only the numbers of messages and unaccounted time reveal it. (With the
-//     undocumented option -e it takes a late answer for that to its next message, and all further
-//     results are wrong.)
-//   - When the server hangs or the path is cut until the end, it hangs too, and the deadline ends
-//     it.
-//   - In UDP_STREAM without /etc/protocols, 2.7.0 counts datagrams that its own queue drops as
-//     sent.
+//     rate and exits with 0. Only the numbers of messages and unaccounted time reveal it. (The
+//     undocumented option -e takes a late answer for the next message's, so all further are wrong.)
+//   - When the server hangs or the path is cut until the end, it hangs until the deadline.
+//   - In UDP_STREAM without /etc/protocols, 2.7.0 counts as sent what its own queue drops.
 //   - It measures by the wall clock: a measurement during which that was set or slewed fails.
-//   - Percentiles overflow after 2³¹ round trips (two hours at 300,000 a second) and are then left
-//     out.
-//   - Messages go over a second, ephemeral port: a NetworkPolicy must allow all ports between the
-//     ends.
+//   - Percentiles overflow after 2³¹ round trips (2 h at 300,000 a second) and are left out.
+//   - Messages use a second, ephemeral port: a NetworkPolicy must allow all ports between ends.
 //   - It does not print its version.
 //
 // Not used: confidence intervals (-i, -I), because rounds repeat a test in new processes; CPU

@@ -4,8 +4,7 @@
 // Limits of the tool that show in the results:
 //   - Both ends must be the same build. The server takes its control port's first connection for
 //     its only client, so nothing may probe it.
-//   - Messages go over a second, ephemeral port: a NetworkPolicy must allow all ports between the
-//     ends.
+//   - Messages use a second, ephemeral port: a NetworkPolicy must allow all ports between ends.
 //   - After each thousand pings, one is not timed, with a message on the control connection.
 //   - A lost datagram ends the measurement, after 2 s. Ends that spin without a muxer do not read
 //     the clock: the agent's deadline ends them. A muxer, which avoids this, adds 2 to 3 µs to a

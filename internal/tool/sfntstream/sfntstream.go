@@ -1,9 +1,8 @@
 // Package sfntstream drives sfnt-stream of AMD's cns-sfnettest: UDP messages at a rate. It is
 // written for 1.6.0-rc2 (in the published image) and later versions.
 //
-// The tool reports round trips of the cell's size, with answers of 48 bytes that over multicast go
-// to the sender alone. By default it subtracts half of an idle path's mean round trip; with --rtt
-// nothing.
+// The tool reports round trips of the cell's size, with answers of 48 bytes, over multicast to the
+// sender alone. By default, without --rtt, it subtracts half of an idle path's mean round trip.
 //
 // By default it times one message per ms. The driver requests all answers, up to 900,000 in a run,
 // or else every second, third and so on: samples are on the stack twice, where a million are too
@@ -17,14 +16,12 @@
 //     its only client, so nothing may probe it.
 //   - The sender polls the clock on its own CPU; Cell.Wait and Cell.Muxer apply to the receivers.
 //   - Receivers give up after 100 ms without a message, unless they sleep in recv.
-//   - A sender delayed by more than 0.6 s restarts its schedule, which is counted: that delay is
-//     not among the samples. (By default it restarts 100 messages late, and thereby hides most
-//     delays.)
+//   - A sender delayed by more than 0.6 s restarts its schedule, which is counted: that delay is no
+//     sample. (By default it restarts 100 messages late, which hides most delays.)
 //   - A lost datagram ends the measurement only before it begins, in the tool's own warm-up.
 //   - A group must be in one subnet. Messages and answers go over ephemeral ports: a NetworkPolicy
 //     must allow all ports between the ends.
-//   - Onload performs best with a stack for each of the client's two threads:
-//     EF_STACK_PER_THREAD=1.
+//   - Onload performs best with a stack for each thread of the client: EF_STACK_PER_THREAD=1.
 package sfntstream
 
 import (

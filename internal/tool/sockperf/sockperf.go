@@ -3,10 +3,8 @@
 //
 // Limits of the tool that show in the results:
 //   - IPv4 only.
-//   - The first message is sent after two seconds, a tenth passes at the end. It measures whole
-//     seconds.
-//   - It leaves out the first 400 ms and the last 50 ms of a run with answers; not before 3.9 on
-//     arm64.
+//   - The first message is sent after 2 s, 0.1 s passes at the end. It measures whole seconds.
+//   - It leaves out the first 400 ms and the last 50 ms with answers; on arm64, only from 3.9 on.
 //   - Its clock is the CPU's counter, calibrated once. A run of another length by that clock fails.
 //   - Its exit code is meaningless: 0 with a refused connection, 0 without any answer.
 //   - Muxers can be chosen only in a file of addresses, which must be a regular file.
@@ -18,14 +16,11 @@
 //     clock, whatever Cell.Wait is: that applies to the receiver and the server.
 //   - The schedule is absolute, so that the log shows when a message should have been sent
 //     (tool.StartIntended): an estimate around a lost one, because rows have no sequence numbers,
-//     and up to a tick of the tool's clock too late for each message since the sender was last on
-//     time.
-//   - Unanswered messages are only counted: Measurement.Lost is the whole log's, and tends to be
-//     too high.
+//     and up to a tick too late for each message since the sender was last on time.
+//   - Unanswered messages are only counted: Measurement.Lost is the whole log's, mostly too high.
 //   - Answers out of order, mostly fast ones, are left out of the log: Measurement.Unrecorded. So
 //     are messages that could not be sent when due. With more than 10 % of them the run fails.
-//   - The interval is whole nanoseconds, rounded down: 23,000 a second become 23,000.1, 7 million
-//     7.04.
+//   - The interval is whole ns, rounded down: 23,000 a second become 23,000.1, 7 million 7.04.
 //
 // Throughput:
 //   - There is no warm-up: the tool counts from its first message on.
@@ -95,8 +90,7 @@ func (driver) Listens(c tool.Cell) v1alpha1.Protocol {
 // Client measures one cell. Of the options that are not used:
 //   - --no-rdtsc is broken in 3.7: it multiplies head and tail by the TSC's rate in GHz. (It would
 //     avoid a calibration, accurate to some 10 ppm on a quiet CPU.)
-//   - --dontwarmup and --pre-warmup-wait concern multicast and a sleep in addition to the fixed
-//     one.
+//   - --dontwarmup and --pre-warmup-wait concern multicast and a sleep beside the fixed one.
 //   - --timeout is for select, poll and epoll, and ends nothing: the tool calls them again.
 func (driver) Client(c tool.Cell, t tool.Target) tool.Command {
 	mode := "ping-pong"
