@@ -27,13 +27,13 @@ import (
 var window = time.Second // in which the events of a workload are counted
 
 const (
-	// maxInspected bounds the interfaces of a pod, workloadMemory the agent's heap: its memory counts in the pod of the workload.
+	// maxInspected bounds a pod's interfaces, workloadMemory the agent's heap, a part of the pod's.
 	maxInspected   = 8
 	workloadMemory = 8 << 20
 )
 
-// Workload inspects the processes of the container with this ID, which is in the name of their cgroup; empty: the agent's own container.
-// It reads no file that stops a process: neither smaps nor numa_maps.
+// Workload inspects the container whose cgroup's name has this ID; empty: the agent's own. It reads
+// no file that stops a process: neither smaps nor numa_maps.
 func (i Inspector) Workload(container string) (result.Inspection, error) {
 	debug.SetMemoryLimit(workloadMemory)
 	h := host{root: i.Root}
@@ -171,8 +171,7 @@ func (h host) memoryLeft() int64 {
 	}
 }
 
-// workloadEvidence gathers the evidence of an interface. That the container has only one device does not make it that of each interface:
-// sysfs must show them together.
+// workloadEvidence gathers an interface's evidence: even an only device must be tied by sysfs.
 func (h host) workloadEvidence(measuring int, cpus []int, iface net.Interface, environ []string) result.Evidence {
 	allocated, seen := allocatedDevices(environ), environ
 	if _, _, source := h.device(iface.Name, allocated); source != result.PCIFromSysfs {
@@ -187,8 +186,8 @@ func (h host) workloadEvidence(measuring int, cpus []int, iface net.Interface, e
 	return e
 }
 
-// processesOf returns the processes of a container, by the name of their cgroup, and those that are in other cgroups than it and the
-// agent; empty: the processes that the agent sees in its own.
+// processesOf returns a container's processes, by the name of their cgroup (empty: the agent's
+// own), and those in cgroups of neither.
 func (h host) processesOf(container string) (pids []int, elsewhere []string, err error) {
 	own := h.read("proc/self/cgroup")
 	for _, dir := range h.glob("proc/[0-9]*") {
@@ -256,7 +255,7 @@ func counter(text string) int64 {
 	return int64(n)
 }
 
-// compareThreads replaces the counters of threads by their growth, adds the CPUs on which they were, and returns the busiest.
+// compareThreads replaces counters by growth, adds the CPUs seen, and returns the busiest thread.
 func compareThreads(threads []result.Thread, before map[int]result.Thread) (busiest result.Thread) {
 	since := func(now, then int64, seen bool) int64 {
 		if !seen || now < 0 || then < 0 || now < then {
@@ -280,7 +279,7 @@ func compareThreads(threads []result.Thread, before map[int]result.Thread) (busi
 	return busiest
 }
 
-// workloadCPUs returns the CPUs of the container: of its cpuset, or else those that its threads may use.
+// workloadCPUs returns the CPUs of the cpuset, or else those that the threads may use.
 func (h host) workloadCPUs(w *result.Workload) ([]int, string) {
 	if dirs, _ := h.cgroups("cpuset", "cpuset.cpus.effective", "cpuset.effective_cpus"); len(dirs) > 0 {
 		if cpus, err := result.ParseCPUs(h.effectiveCPUs(dirs[0])); err == nil {
@@ -349,7 +348,7 @@ func (h host) memoryOf(w *result.Workload) {
 	}
 }
 
-// memoryByNode reads the anonymous memory of each NUMA node: "anon N0=4096 N1=0" in bytes, or, in version 1, "anon=1 N0=1 N1=0" in pages.
+// memoryByNode reads anonymous memory: "anon N0=4096" in bytes; in version 1, "anon=1 N0=1", pages.
 func memoryByNode(stat, version string) map[string]int64 {
 	const page = 4096
 	all := map[string]int64{}
@@ -373,7 +372,7 @@ func memoryByNode(stat, version string) map[string]int64 {
 	return all
 }
 
-// siblingsOf replaces the siblings of one CPU by those of a CPU whose core others may use, if there is one.
+// siblingsOf takes the siblings of a CPU whose core others may use, if there is one.
 func (h host) siblingsOf(cpus []int, e *result.Evidence, f facts) {
 	for _, cpu := range cpus {
 		siblings, told := h.siblings(cpu), f["cpu.smt.sibling"]

@@ -202,8 +202,7 @@ func (c *inspectCall) run(ctx context.Context, args []string, stdout, stderr io.
 	return ended{code: code}
 }
 
-// watched prints a look of a watch: whole as JSON, or the first as a table and of each later one
-// what changed.
+// watched prints a look: whole as JSON, or the first as a table and of later ones what changed.
 func (c *inspectCall) watched(stdout io.Writer, one inspected, before map[string]v1alpha1.ProofState) error {
 	if c.form == "json" {
 		return json.NewEncoder(stdout).Encode(one)
@@ -224,7 +223,7 @@ func (c *inspectCall) watched(stdout io.Writer, one inspected, before map[string
 	return emit(stdout, out.Bytes(), nil)
 }
 
-// targets returns the pods that are named, those of workloads that are named, or those of the selector.
+// targets returns the pods that are named, those of named workloads, or those of the selector.
 func (c *inspectCall) targets(ctx context.Context, namespace string, args []string) (all []corev1.Pod, err error) {
 	if c.selector != "" {
 		return c.selected(ctx, namespace, "selector "+c.selector, c.selector)
@@ -274,7 +273,6 @@ func (c *inspectCall) selected(ctx context.Context, namespace, of, selector stri
 	return all.Items, nil
 }
 
-// granted adds to an error of missing rights what to grant.
 func granted(err error) error {
 	if apierrors.IsForbidden(err) && !strings.Contains(err.Error(), "PodSecurity") {
 		return fmt.Errorf("%w: grant ClusterRole tailgate-inspect in the namespace (kubectl create rolebinding --clusterrole=tailgate-inspect)", err)
@@ -333,7 +331,7 @@ func (c *inspectCall) likeness(ctx context.Context) (*likened, error) {
 	return found, nil
 }
 
-// line compares a workload with the benchmark. Its interface is the first that has the benchmark's function, or else the first.
+// line compares a workload, by its first interface with the benchmark's function, or the first.
 func (b *likened) line(w *result.Workload) proof.WorkloadLine {
 	own := w.Interfaces[max(0, slices.IndexFunc(w.Interfaces, func(e result.Evidence) bool {
 		return e.Facts["nic.function"] == b.evidence.Facts["nic.function"]
@@ -456,7 +454,7 @@ func (c *inspectCall) inspect(ctx context.Context, pod *corev1.Pod, see func(ins
 		if first == nil {
 			first = &judged[exclusive]
 		} else {
-			// The agent has the shared CPUs of its start. They may be others now, which a new container would show.
+			// The agent has the shared CPUs of its start; by now, they may be others.
 			judged = append(slices.Clone(r.Lines), *first)
 			if r.Lines[exclusive].State == v1alpha1.ProofProved {
 				r.Lines = slices.Delete(r.Lines, exclusive, exclusive+1)
@@ -470,8 +468,8 @@ func (c *inspectCall) inspect(ctx context.Context, pod *corev1.Pod, see func(ins
 	return c.follow(ctx, pod, own, stays, look)
 }
 
-// follow passes on each inspection in the log of an agent until the agent ends. It reads again where
-// a connection breaks, or if the kubelet provides the log a moment later.
+// follow passes on each inspection in an agent's log until it ends, also after a connection breaks,
+// or if the kubelet provides the log a moment later.
 func (c *inspectCall) follow(ctx context.Context, pod *corev1.Pod, own string, stays func() (bool, error), look func(result.Inspection) error) error {
 	var latest time.Time
 	seen, problem := false, result.ErrMissing
@@ -513,13 +511,13 @@ func (c *inspectCall) follow(ctx context.Context, pod *corev1.Pod, own string, s
 }
 
 const (
-	// usageAge is the greatest age of a usage that counts: a kubelet measures each 10 to 15 s, and metrics-server asks it as often.
+	// usageAge bounds a usage's age: a kubelet measures every 10 to 15 s, and is asked as often.
 	usageAge = 45 * time.Second
-	// settled is how long all containers must have run at that time: a program that starts fills its memory.
+	// settled is for how long all containers had to run: a program that starts fills its memory.
 	settled = 30 * time.Second
 )
 
-// roomIn returns an error if the pod may not have the memory that the inspection needs: the kernel would end the pod's largest process.
+// roomIn fails unless the inspection surely has room: the kernel would end the largest process.
 func (c *inspectCall) roomIn(ctx context.Context, pod *corev1.Pod) error {
 	limit, need := pods.MemoryLimit(pod), pods.EphemeralMemory
 	if limit == nil {
@@ -554,7 +552,7 @@ func (c *inspectCall) roomIn(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// memoryOf returns the memory that a pod uses, in bytes, and when it was measured, from the metrics API, or else from its kubelet.
+// memoryOf returns a pod's used bytes and their time, from the metrics API or else its kubelet.
 func (c *inspectCall) memoryOf(ctx context.Context, pod *corev1.Pod) (used int64, at time.Time, err error) {
 	var metrics struct {
 		Timestamp  time.Time
@@ -578,7 +576,6 @@ func (c *inspectCall) memoryOf(ctx context.Context, pod *corev1.Pod) (used int64
 	return 0, at, errors.New("neither the metrics API nor the kubelet knows it")
 }
 
-// await waits until the agent runs or has ended.
 func (c *inspectCall) await(ctx context.Context, pod *corev1.Pod, own string) (over bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
