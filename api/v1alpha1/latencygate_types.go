@@ -216,6 +216,73 @@ type LatencyGateSpec struct {
 
 	// suspend stops the start of benchmarks. Verified nodes can still become unverified.
 	Suspend bool `json:"suspend,omitempty"`
+
+	// workloads are applications whose pods on the gate's nodes are shown in the status with what kubectl tailgate
+	// inspect found. An inspection changes no state of a node.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	Workloads []GateWorkload `json:"workloads,omitempty"`
+}
+
+// GateWorkload selects the pods of an application.
+type GateWorkload struct {
+	// name is the name of the workload in the status.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// namespace is the namespace of the pods.
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Namespace string `json:"namespace"`
+	// selector selects the pods by their labels, as kubectl get pods --selector does, such as app=feed.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Selector string `json:"selector"`
+	// require are the checks that must be Proved, as in kubectl tailgate inspect --require.
+	// +kubebuilder:default="CPUsExclusive,ThreadsOnCPUs"
+	// +kubebuilder:validation:MaxLength=256
+	Require string `json:"require,omitempty"`
+}
+
+// WorkloadStatus is what the last inspections of the running pods of a workload on the gate's nodes found. Users of the
+// namespace can write it, too: it is no evidence.
+type WorkloadStatus struct {
+	// name is the name of the workload in the spec.
+	Name string `json:"name"`
+	// pods is the number of the pods.
+	Pods int32 `json:"pods"`
+	// proved is how many of the pods have all required checks Proved since their container started.
+	Proved int32 `json:"proved"`
+	// message is the reason why the pods cannot be read; absent otherwise.
+	// +kubebuilder:validation:MaxLength=256
+	Message string `json:"message,omitempty"`
+	// others are the other pods, at most 20: those with Failed checks first.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=20
+	Others []WorkloadPod `json:"others,omitempty"`
+}
+
+// WorkloadPod is a pod of a workload of which not all required checks are Proved.
+type WorkloadPod struct {
+	// name is the name of the pod.
+	Name string `json:"name"`
+	// nodeName is the name of its Node.
+	NodeName string `json:"nodeName"`
+	// inspectionTime is when the last inspection since the start of its container ended; absent without one.
+	InspectionTime *metav1.Time `json:"inspectionTime,omitempty"`
+	// failed are the required checks that are Failed.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Failed []string `json:"failed,omitempty"`
+	// unknown are the required checks that are neither Proved nor Failed.
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	Unknown []string `json:"unknown,omitempty"`
+	// message is the reason why there is no inspection, or why it cannot be read; absent otherwise.
+	// +kubebuilder:validation:MaxLength=256
+	Message string `json:"message,omitempty"`
 }
 
 // NodeCounts counts a gate's nodes by their state.
@@ -382,6 +449,12 @@ type LatencyGateStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=40
 	Changes []FleetChange `json:"changes,omitempty"`
+
+	// workloads are the pods of spec.workloads, looked at each minute.
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=8
+	Workloads []WorkloadStatus `json:"workloads,omitempty"`
 }
 
 // LatencyGate holds nodes back until their latency is verified. A gate measures every node that is new or has changed.

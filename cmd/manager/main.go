@@ -250,6 +250,12 @@ func setUpControllers(ctx context.Context, mgr ctrl.Manager, o options) error {
 	if err := verifications.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the verification controller: %w", err)
 	}
+	workloads := &gate.Workloads{API: api, Logs: func(ctx context.Context, pod types.NamespacedName, container string) (io.ReadCloser, error) {
+		return podLog(ctx, clientset, pod, container, false)
+	}}
+	if err := workloads.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("setting up the controller of workloads: %w", err)
+	}
 	return nil
 }
 
@@ -337,6 +343,10 @@ func tlsConfig(watched *certwatcher.CertWatcher) (*tls.Config, error) {
 
 func podLogs(clientset kubernetes.Interface) benchmark.LogReader {
 	return func(ctx context.Context, pod types.NamespacedName, follow bool) (io.ReadCloser, error) {
-		return clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: pods.Container, LimitBytes: new(int64(result.MaxLog)), Follow: follow}).Stream(ctx)
+		return podLog(ctx, clientset, pod, pods.Container, follow)
 	}
+}
+
+func podLog(ctx context.Context, clientset kubernetes.Interface, pod types.NamespacedName, container string, follow bool) (io.ReadCloser, error) {
+	return clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: container, LimitBytes: new(int64(result.MaxLog)), Follow: follow}).Stream(ctx)
 }

@@ -28,7 +28,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/judge"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/proof"
@@ -416,7 +415,7 @@ func (c *inspectCall) inspect(ctx context.Context, pod *corev1.Pod, see func(ins
 	if err := c.roomIn(ctx, pod); err != nil {
 		return err
 	}
-	before, own := pod.DeepCopy(), "tailgate-inspect-"+rand.String(5)
+	before, own := pod.DeepCopy(), pods.InspectPrefix+rand.String(5)
 	agent := pods.Ephemeral(pod, target, status, own, c.image, c.policy, c.iface)
 	if c.every != 0 {
 		agent.Command = append(agent.Command, c.every.String(), c.length.String())
@@ -611,28 +610,11 @@ func (c *inspectCall) await(ctx context.Context, pod *corev1.Pod, own string) (o
 	return true, fmt.Errorf("no inspection within %s (%s); raise --timeout, or see kubectl describe pod", c.timeout, last)
 }
 
-func (c *inspectCall) workloadPod(ctx context.Context, pod *corev1.Pod, target *corev1.Container) (known proof.WorkloadPod, err error) {
-	known = c.asked
-	known.Seen, known.RuntimeClass = pods.SeenOf(pod, target), ptr.Deref(pod.Spec.RuntimeClassName, "")
-	known.SharesProcesses = pod.Spec.HostPID || ptr.Deref(pod.Spec.ShareProcessNamespace, false)
-	if annotation := pod.Annotations[foreign.AnnotationNetworkStatus]; annotation != "" {
-		if known.Networks, err = foreign.Statuses(annotation); err != nil {
-			return known, err
-		}
-	}
-	known.Devices = map[string][]string{}
-	for _, s := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
-		for _, allocated := range s.AllocatedResourcesStatus {
-			for _, health := range allocated.Resources {
-				if id := string(health.ResourceID); result.PCIAddress.MatchString(id) {
-					known.Devices[string(allocated.Name)] = append(known.Devices[string(allocated.Name)], id)
-				}
-			}
-		}
-	}
+func (c *inspectCall) workloadPod(ctx context.Context, pod *corev1.Pod, target *corev1.Container) (proof.WorkloadPod, error) {
+	known, err := c.asked.Of(pod, target)
 	node := &corev1.Node{}
 	if err := c.api.Get(ctx, client.ObjectKey{Name: pod.Spec.NodeName}, node); err == nil {
 		known.NodeBootID = node.Status.NodeInfo.BootID
 	}
-	return known, nil
+	return known, err
 }

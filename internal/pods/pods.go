@@ -414,6 +414,12 @@ func MemoryLimit(p *corev1.Pod) *resource.Quantity {
 	return nil
 }
 
+// InspectPrefix is the prefix of the names of containers that Ephemeral returns.
+const InspectPrefix = "tailgate-inspect-"
+
+// InspectCommand inspects once; a watch adds arguments.
+var InspectCommand = []string{Agent, "inspect"}
+
 // Ephemeral returns a container with the target's user and group and no more rights: it sees what
 // the target may, and conforms to Pod Security level restricted if the target does.
 func Ephemeral(p *corev1.Pod, target *corev1.Container, s *corev1.ContainerStatus, name, image string, pull corev1.PullPolicy, iface string) corev1.EphemeralContainer {
@@ -437,7 +443,7 @@ func Ephemeral(p *corev1.Pod, target *corev1.Container, s *corev1.ContainerStatu
 	e := corev1.EphemeralContainer{
 		TargetContainerName: target.Name,
 		EphemeralContainerCommon: corev1.EphemeralContainerCommon{
-			Name: name, Image: image, ImagePullPolicy: pull, Command: []string{Agent, "inspect"}, SecurityContext: own,
+			Name: name, Image: image, ImagePullPolicy: pull, Command: slices.Clone(InspectCommand), SecurityContext: own,
 			TerminationMessagePolicy: corev1.TerminationMessageReadFile,
 			Env:                      []corev1.EnvVar{{Name: plan.EnvContainer, Value: id}, {Name: plan.EnvInterface, Value: iface}},
 		},

@@ -10,10 +10,12 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 	onloadlib "github.com/tailgate-dev/tailgate/internal/onload"
+	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
@@ -48,6 +50,28 @@ type WorkloadPod struct {
 	// MTU and Function are required ones; 0 and empty: none is.
 	MTU      int32
 	Function v1alpha1.NetworkType
+}
+
+// Of adds to what is required what a container and its pod say of themselves.
+func (p WorkloadPod) Of(pod *corev1.Pod, target *corev1.Container) (_ WorkloadPod, err error) {
+	p.Seen, p.RuntimeClass = pods.SeenOf(pod, target), ptr.Deref(pod.Spec.RuntimeClassName, "")
+	p.SharesProcesses = pod.Spec.HostPID || ptr.Deref(pod.Spec.ShareProcessNamespace, false)
+	if annotation := pod.Annotations[foreign.AnnotationNetworkStatus]; annotation != "" {
+		if p.Networks, err = foreign.Statuses(annotation); err != nil {
+			return p, err
+		}
+	}
+	p.Devices = map[string][]string{}
+	for _, s := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses) {
+		for _, allocated := range s.AllocatedResourcesStatus {
+			for _, health := range allocated.Resources {
+				if id := string(health.ResourceID); result.PCIAddress.MatchString(id) {
+					p.Devices[string(allocated.Name)] = append(p.Devices[string(allocated.Name)], id)
+				}
+			}
+		}
+	}
+	return p, nil
 }
 
 // workload is a container of a user, from the view of one interface of its pod.

@@ -83,6 +83,8 @@ func gates() []Case {
 		gate("a text as the number of slots", "small", "maxParallel: many", "{}", "spec.maxParallel", "must be a number from 1 to 100"),
 		gate("a negative number of nodes", "small", "maxUnverified: -1", "{}", "spec.maxUnverified", "greater than or equal to 0"),
 		gate("no history", "small", "historyLimit: 0", "{}", "spec.historyLimit", "greater than or equal to 1"),
+		gate("a workload without labels", "small", "workloads: [{name: feed, namespace: trading, selector: ''}]", "{}", "spec.workloads[0].selector", "at least 1"),
+		gate("two workloads of one name", "small", "workloads: [{name: feed, namespace: a, selector: app=a}, {name: feed, namespace: b, selector: app=a}]", "{}", "spec.workloads[1]", "Duplicate value"),
 		gate("a template that is suspended", "small", "{}", "suspend: true", "spec.template.spec.suspend").but("unknown field", "write spec.suspend"),
 		gate("a template that is deleted", "small", "{}", "ttlSecondsAfterFinished: 0", "spec.template.spec.ttlSecondsAfterFinished", "unknown field"),
 		gate("a template of a series", "small", "{}", "historyLimit: 3", "spec.template.spec.historyLimit").but("unknown field", "write spec.historyLimit"),

@@ -102,7 +102,7 @@ func (c *Cluster) Start(fault Fault) (*Manager, error) {
 		Image: c.Settings.BenchImage, PullPolicy: c.Settings.PullPolicy,
 	}
 	for _, r := range []interface{ SetupWithManager(ctrl.Manager) error }{
-		reconciler, &controllers.Graces{API: api, Namespaces: c.Settings.Namespaces, Made: reconciler.Made}, &matrix.Reconciler{API: api, Cluster: cluster, Namespaces: c.Settings.Namespaces}, gates, verifications,
+		reconciler, &controllers.Graces{API: api, Namespaces: c.Settings.Namespaces, Made: reconciler.Made}, &matrix.Reconciler{API: api, Cluster: cluster, Namespaces: c.Settings.Namespaces}, gates, verifications, &gate.Workloads{API: api},
 	} {
 		if err := r.SetupWithManager(mgr); err != nil {
 			return nil, err

@@ -1,0 +1,232 @@
+package gate
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/pods"
+	"github.com/tailgate-dev/tailgate/internal/proof"
+	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/text"
+)
+
+const (
+	workloadsAgain    = time.Minute // between two looks at pods, which the cache does not have
+	podPage           = 20          // pods that are in memory at once, of up to 1.5 MiB
+	maxPodPages       = 25
+	maxWorkloadOthers = 20
+	maxInspections    = 10              // logs that one look reads; the next look reads the others
+	inspectionTimeout = 2 * time.Second // of a kubelet
+	maxMessage        = 256             // bytes
+)
+
+// Workloads shows in the status of gates what inspections of pods found. It is apart from Gates, so
+// that a kubelet that does not answer delays no measurement, and decides nothing, because users of
+// the namespaces write what it reads.
+type Workloads struct {
+	controllers.API
+	Logs func(ctx context.Context, pod types.NamespacedName, container string) (io.ReadCloser, error)
+	read sync.Map // by the UID of a gate, what its inspections said; lost, they are read again
+}
+
+// inspection names a container that inspected another one, and what was required.
+type inspection struct {
+	pod                types.UID
+	container, require string
+}
+
+func (r *Workloads) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	g := &v1alpha1.LatencyGate{}
+	if err := r.Live.Get(ctx, req.NamespacedName, g); err != nil || !g.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if len(g.Spec.Workloads)+len(g.Status.Workloads) == 0 {
+		r.read.Delete(g.UID)
+		return ctrl.Result{}, nil
+	}
+	old, l := g.DeepCopy(), &inspections{Workloads: r, gate: g.Name, read: map[inspection]v1alpha1.WorkloadPod{}, left: maxInspections}
+	if known, ok := r.read.Load(g.UID); ok {
+		l.before = known.(map[inspection]v1alpha1.WorkloadPod)
+	}
+	g.Status.Workloads = nil
+	for _, w := range g.Spec.Workloads {
+		status := v1alpha1.WorkloadStatus{Name: w.Name}
+		if err := l.workload(ctx, w, &status); err != nil {
+			status.Message = text.Shorten(text.Line(err.Error()), maxMessage)
+		}
+		g.Status.Workloads = append(g.Status.Workloads, status)
+	}
+	r.read.Store(g.UID, l.read)
+	_, err := r.WriteStatus(ctx, old, g)
+	return controllers.Written(workloadsAgain, err)
+}
+
+// inspections is one look at the pods of a gate's nodes.
+type inspections struct {
+	*Workloads
+	gate         string
+	before, read map[inspection]v1alpha1.WorkloadPod // at the last look, and at this one
+	left         int                                 // logs that this look may still read
+}
+
+// workload fills in the status of a workload.
+func (l *inspections) workload(ctx context.Context, w v1alpha1.GateWorkload, status *v1alpha1.WorkloadStatus) error {
+	var known proof.WorkloadPod
+	requirements, err := proof.ParseRequirements(w.Require, &known)
+	if err != nil {
+		return fmt.Errorf("require: %w", err)
+	}
+	selector, err := labels.Parse(w.Selector)
+	if err == nil && selector.Empty() {
+		err = errors.New("it must select by a label")
+	}
+	if err != nil {
+		return fmt.Errorf("selector: %w", err)
+	}
+	var next string
+	for range maxPodPages {
+		list := &corev1.PodList{}
+		if err := l.Live.List(ctx, list, client.InNamespace(w.Namespace), client.MatchingLabelsSelector{Selector: selector},
+			client.Limit(podPage), client.Continue(next)); err != nil {
+			return fmt.Errorf("listing the pods: %w", err)
+		}
+		for i := range list.Items {
+			if err := l.pod(ctx, &list.Items[i], w.Require, known, requirements, status); err != nil {
+				return err
+			}
+		}
+		if next = list.Continue; next == "" {
+			break
+		}
+	}
+	if next != "" {
+		status.Message = fmt.Sprintf("only the first %d pods that it selects are shown", maxPodPages*podPage)
+	}
+	slices.SortFunc(status.Others, func(a, b v1alpha1.WorkloadPod) int {
+		return cmp.Or(cmp.Compare(min(1, len(b.Failed)), min(1, len(a.Failed))), strings.Compare(a.Name, b.Name))
+	})
+	status.Others = status.Others[:min(len(status.Others), maxWorkloadOthers)]
+	return nil
+}
+
+// pod adds a pod to the status of its workload.
+func (l *inspections) pod(
+	ctx context.Context, p *corev1.Pod, require string, known proof.WorkloadPod, requirements []string, status *v1alpha1.WorkloadStatus,
+) error {
+	of := client.ObjectKey{Name: v1alpha1.VerificationName(l.gate, p.Spec.NodeName)}
+	if err := l.Client.Get(ctx, of, &v1alpha1.LatencyVerification{}); apierrors.IsNotFound(err) || pods.Ended(p) || p.DeletionTimestamp != nil {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("reading whether node %s is the gate's: %w", p.Spec.NodeName, err)
+	}
+	status.Pods++
+	one := v1alpha1.WorkloadPod{Name: p.Name, NodeName: p.Spec.NodeName}
+	if l.found(ctx, p, require, known, requirements, &one); one.Message == "" && len(one.Failed)+len(one.Unknown) == 0 {
+		status.Proved++
+	} else {
+		status.Others = append(status.Others, one)
+	}
+	return nil
+}
+
+// found fills in what the last inspection of a pod says of the requirements.
+func (l *inspections) found(ctx context.Context, p *corev1.Pod, require string, known proof.WorkloadPod, requirements []string, one *v1alpha1.WorkloadPod) {
+	target, container, at := lastInspection(p)
+	if target == nil {
+		one.Message = fmt.Sprintf("no inspection since its container started: kubectl tailgate inspect pod/%s -n %s", p.Name, p.Namespace)
+		return
+	}
+	key := inspection{p.UID, container, require}
+	if before, ok := l.before[key]; ok {
+		*one, l.read[key] = before, before
+		return
+	}
+	one.InspectionTime = &at
+	if l.left--; l.left < 0 {
+		one.Message = "its inspection will be read within minutes"
+		return
+	}
+	found, err := l.inspection(ctx, p, container)
+	known, wrong := known.Of(p, target)
+	node := &corev1.Node{}
+	if err = cmp.Or(err, wrong, l.Client.Get(ctx, client.ObjectKey{Name: p.Spec.NodeName}, node)); err != nil {
+		one.Message = text.Shorten(text.Line(err.Error()), maxMessage)
+		return
+	}
+	known.NodeBootID = node.Status.NodeInfo.BootID
+	lines := proof.Workload(known, *found.Workload)
+	for _, r := range requirements {
+		switch proof.Met([]string{r}, lines) {
+		case v1alpha1.VerdictFail:
+			one.Failed = append(one.Failed, r)
+		case v1alpha1.VerdictInconclusive:
+			one.Unknown = append(one.Unknown, r)
+		}
+	}
+	l.read[key] = *one
+}
+
+// lastInspection returns the container that the last inspection looked at, the name of the container
+// that inspected, and when that ended; nil, if the container has started since.
+func lastInspection(p *corev1.Pod) (target *corev1.Container, name string, at metav1.Time) {
+	for _, s := range p.Status.EphemeralContainerStatuses {
+		end := s.State.Terminated
+		of := slices.IndexFunc(p.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == s.Name })
+		if !strings.HasPrefix(s.Name, pods.InspectPrefix) || end == nil || end.ExitCode != 0 || of < 0 || end.FinishedAt.Before(&at) {
+			continue
+		}
+		if len(p.Spec.EphemeralContainers[of].Command) > len(pods.InspectCommand) {
+			continue // A watch proves exclusive CPUs only at its start.
+		}
+		container, status, err := pods.ContainerOf(p, p.Spec.EphemeralContainers[of].TargetContainerName)
+		if err != nil || status.State.Running == nil || end.StartedAt.Before(&status.State.Running.StartedAt) {
+			continue
+		}
+		target, name, at = container, s.Name, end.FinishedAt
+	}
+	return target, name, at
+}
+
+func (r *Workloads) inspection(ctx context.Context, p *corev1.Pod, container string) (result.Inspection, error) {
+	ctx, cancel := context.WithTimeout(ctx, inspectionTimeout)
+	defer cancel()
+	log, err := r.Logs(ctx, client.ObjectKeyFromObject(p), container)
+	if err != nil {
+		return result.Inspection{}, fmt.Errorf("reading the inspection: %w", err)
+	}
+	defer log.Close()
+	found, err := result.ReadInspection(log)
+	if err == nil && (found.Workload == nil || len(found.Workload.Interfaces) == 0) {
+		err = errors.New("the inspection has no workload")
+	}
+	return found, err
+}
+
+// SetupWithManager registers the controller.
+func (r *Workloads) SetupWithManager(mgr ctrl.Manager) error {
+	r.Client = controllers.Logged(r.Client)
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("latencygate-workloads").
+		Watches(&v1alpha1.LatencyGate{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Complete(r)
+}
