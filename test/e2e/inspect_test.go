@@ -322,6 +322,28 @@ var _ = Describe("kubectl tailgate inspect", Label("inspect"), needs("pods of it
 			Expect(code).To(Equal(1))
 		}
 
+		By("the status of a gate that names the pods")
+		gate := undemandingGate()
+		gate.Spec.NodeSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: corev1.LabelHostname, Operator: metav1.LabelSelectorOpExists}}}
+		gate.Spec.Enforcement, gate.Spec.Suspend = v1alpha1.Enforcement{Mode: v1alpha1.EnforcementNone}, true
+		for name, require := range map[string]string{"half": proof.ThreadsOnCPUs, "small": proof.ThreadsOnCPUs, "throttled": v1alpha1.ProofCPUQuota} {
+			gate.Spec.Workloads = append(gate.Spec.Workloads, v1alpha1.GateWorkload{Name: name, Namespace: namespace, Selector: "guest=" + name, Require: require})
+		}
+		Expect(kube.Create(ctx, gate)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) {
+			Expect(kube.Delete(ctx, gate)).To(Succeed())
+			eventuallyGone(ctx, gate)
+			Expect(kube.DeleteAllOf(ctx, &v1alpha1.LatencyVerification{})).To(Succeed())
+		})
+		Eventually(func() []v1alpha1.WorkloadStatus {
+			Expect(kube.Get(ctx, client.ObjectKeyFromObject(gate), gate)).To(Succeed())
+			return gate.Status.Workloads
+		}).WithTimeout(4 * soon).Should(ConsistOf(
+			And(HaveField("Name", "half"), HaveField("Pods", BeEquivalentTo(1)), HaveField("Proved", BeEquivalentTo(1)), HaveField("Others", BeEmpty())),
+			And(HaveField("Name", "small"), HaveField("Others", ConsistOf(HaveField("Message", ContainSubstring("no inspection"))))),
+			And(HaveField("Name", "throttled"), HaveField("Others", ConsistOf(And(HaveField("NodeName", here.Server), HaveField("Failed", ConsistOf(v1alpha1.ProofCPUQuota)))))),
+		))
+
 		By("a network-status of another interface")
 		var status []map[string]any
 		Expect(kube.Get(ctx, client.ObjectKeyFromObject(right), right)).To(Succeed())
