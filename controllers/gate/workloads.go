@@ -153,7 +153,7 @@ func (l *inspections) pod(
 func (l *inspections) found(ctx context.Context, p *corev1.Pod, require string, known proof.WorkloadPod, requirements []string, one *v1alpha1.WorkloadPod) {
 	target, container, at := lastInspection(p)
 	if target == nil {
-		one.Message = fmt.Sprintf("no inspection since its container started: kubectl tailgate inspect pod/%s -n %s", p.Name, p.Namespace)
+		one.Message = "no inspection since its container started; use kubectl tailgate inspect"
 		return
 	}
 	key := inspection{p.UID, container, require}

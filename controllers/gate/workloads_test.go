@@ -49,7 +49,7 @@ func inspectionLog(t *testing.T) string {
 func TestWorkloads(t *testing.T) {
 	now := time.Now().Truncate(time.Second)
 	at := func(minutes int) metav1.Time { return metav1.NewTime(now.Add(time.Duration(minutes) * time.Minute)) }
-	const none = "no inspection since its container started: kubectl tailgate inspect pod/feed -n trading"
+	const none = "no inspection since its container started; use kubectl tailgate inspect"
 	inspectedBy := func(name string, started, ended int, code int32) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			p.Spec.EphemeralContainers = append(p.Spec.EphemeralContainers, corev1.EphemeralContainer{
