@@ -250,7 +250,7 @@ func setUpControllers(ctx context.Context, mgr ctrl.Manager, o options) error {
 	if err := verifications.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up the verification controller: %w", err)
 	}
-	workloads := &gate.Workloads{API: api, Logs: func(ctx context.Context, pod types.NamespacedName, container string) (io.ReadCloser, error) {
+	workloads := &gate.Workloads{API: api, Namespaces: o.settings.Namespaces, Logs: func(ctx context.Context, pod types.NamespacedName, container string) (io.ReadCloser, error) {
 		return podLog(ctx, clientset, pod, container, false)
 	}}
 	if err := workloads.SetupWithManager(mgr); err != nil {

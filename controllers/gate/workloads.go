@@ -24,6 +24,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/proof"
 	"github.com/tailgate-dev/tailgate/internal/result"
@@ -35,7 +36,9 @@ const (
 	podPage           = 20          // pods that are in memory at once, of up to 1.5 MiB
 	maxPodPages       = 25
 	maxWorkloadOthers = 20
-	maxInspections    = 10              // logs that one look reads; the next look reads the others
+	maxInspections    = 50 // logs that one look reads; the next look reads the others
+	maxInterfaces     = 8  // as an agent inspects
+	unreadAgain       = 10 * time.Minute
 	inspectionTimeout = 2 * time.Second // of a kubelet
 	maxMessage        = 256             // bytes
 )
@@ -45,8 +48,9 @@ const (
 // the namespaces write what it reads.
 type Workloads struct {
 	controllers.API
-	Logs func(ctx context.Context, pod types.NamespacedName, container string) (io.ReadCloser, error)
-	read sync.Map // by the UID of a gate, what its inspections said; lost, they are read again
+	Namespaces controllers.Named
+	Logs       func(ctx context.Context, pod types.NamespacedName, container string) (io.ReadCloser, error)
+	read       sync.Map // by the name of a gate, what its inspections said; lost, they are read again
 }
 
 // inspection names a container that inspected another one, and what was required.
@@ -55,29 +59,39 @@ type inspection struct {
 	container, require string
 }
 
+// known is what an inspection said, until it is read again; zero: for good.
+type known struct {
+	v1alpha1.WorkloadPod
+	until time.Time
+}
+
 func (r *Workloads) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	g := &v1alpha1.LatencyGate{}
-	if err := r.Live.Get(ctx, req.NamespacedName, g); err != nil || !g.DeletionTimestamp.IsZero() {
+	err := r.Live.Get(ctx, req.NamespacedName, g)
+	if err != nil || !g.DeletionTimestamp.IsZero() || len(g.Spec.Workloads)+len(g.Status.Workloads) == 0 {
+		r.read.Delete(req.Name)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if len(g.Spec.Workloads)+len(g.Status.Workloads) == 0 {
-		r.read.Delete(g.UID)
-		return ctrl.Result{}, nil
+	l := &inspections{Workloads: r, gate: g.Name, read: map[inspection]known{}, left: maxInspections}
+	if before, ok := r.read.Load(req.Name); ok {
+		l.before = before.(map[inspection]known)
 	}
-	old, l := g.DeepCopy(), &inspections{Workloads: r, gate: g.Name, read: map[inspection]v1alpha1.WorkloadPod{}, left: maxInspections}
-	if known, ok := r.read.Load(g.UID); ok {
-		l.before = known.(map[inspection]v1alpha1.WorkloadPod)
-	}
-	g.Status.Workloads = nil
+	var all []v1alpha1.WorkloadStatus
 	for _, w := range g.Spec.Workloads {
 		status := v1alpha1.WorkloadStatus{Name: w.Name}
 		if err := l.workload(ctx, w, &status); err != nil {
 			status.Message = text.Shorten(text.Line(err.Error()), maxMessage)
 		}
-		g.Status.Workloads = append(g.Status.Workloads, status)
+		all = append(all, status)
 	}
-	r.read.Store(g.UID, l.read)
-	_, err := r.WriteStatus(ctx, old, g)
+	r.read.Store(req.Name, l.read)
+	// Read again, because the other controller may have written meanwhile.
+	if err := r.Live.Get(ctx, req.NamespacedName, g); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	old := g.DeepCopy()
+	g.Status.Workloads = all
+	_, err = r.WriteStatus(ctx, old, g)
 	return controllers.Written(workloadsAgain, err)
 }
 
@@ -85,14 +99,14 @@ func (r *Workloads) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 type inspections struct {
 	*Workloads
 	gate         string
-	before, read map[inspection]v1alpha1.WorkloadPod // at the last look, and at this one
-	left         int                                 // logs that this look may still read
+	before, read map[inspection]known // at the last look, and at this one
+	left         int                  // logs that this look may still read
 }
 
 // workload fills in the status of a workload.
 func (l *inspections) workload(ctx context.Context, w v1alpha1.GateWorkload, status *v1alpha1.WorkloadStatus) error {
-	var known proof.WorkloadPod
-	requirements, err := proof.ParseRequirements(w.Require, &known)
+	var required proof.WorkloadPod
+	requirements, err := proof.ParseRequirements(w.Require, &required)
 	if err != nil {
 		return fmt.Errorf("require: %w", err)
 	}
@@ -103,6 +117,15 @@ func (l *inspections) workload(ctx context.Context, w v1alpha1.GateWorkload, sta
 	if err != nil {
 		return fmt.Errorf("selector: %w", err)
 	}
+	if !l.Namespaces.Has(w.Namespace) {
+		return fmt.Errorf("the operator has no rights in namespace %s", w.Namespace)
+	}
+	defer func() {
+		slices.SortFunc(status.Others, func(a, b v1alpha1.WorkloadPod) int {
+			return cmp.Or(cmp.Compare(min(1, len(b.Failed)), min(1, len(a.Failed))), strings.Compare(a.Name, b.Name))
+		})
+		status.Others = status.Others[:min(len(status.Others), maxWorkloadOthers)]
+	}()
 	var next string
 	for range maxPodPages {
 		list := &corev1.PodList{}
@@ -111,7 +134,7 @@ func (l *inspections) workload(ctx context.Context, w v1alpha1.GateWorkload, sta
 			return fmt.Errorf("listing the pods: %w", err)
 		}
 		for i := range list.Items {
-			if err := l.pod(ctx, &list.Items[i], w.Require, known, requirements, status); err != nil {
+			if err := l.pod(ctx, &list.Items[i], w.Require, required, requirements, status); err != nil {
 				return err
 			}
 		}
@@ -122,16 +145,12 @@ func (l *inspections) workload(ctx context.Context, w v1alpha1.GateWorkload, sta
 	if next != "" {
 		status.Message = fmt.Sprintf("only the first %d pods that it selects are shown", maxPodPages*podPage)
 	}
-	slices.SortFunc(status.Others, func(a, b v1alpha1.WorkloadPod) int {
-		return cmp.Or(cmp.Compare(min(1, len(b.Failed)), min(1, len(a.Failed))), strings.Compare(a.Name, b.Name))
-	})
-	status.Others = status.Others[:min(len(status.Others), maxWorkloadOthers)]
 	return nil
 }
 
 // pod adds a pod to the status of its workload.
 func (l *inspections) pod(
-	ctx context.Context, p *corev1.Pod, require string, known proof.WorkloadPod, requirements []string, status *v1alpha1.WorkloadStatus,
+	ctx context.Context, p *corev1.Pod, require string, required proof.WorkloadPod, requirements []string, status *v1alpha1.WorkloadStatus,
 ) error {
 	of := client.ObjectKey{Name: v1alpha1.VerificationName(l.gate, p.Spec.NodeName)}
 	if err := l.Client.Get(ctx, of, &v1alpha1.LatencyVerification{}); apierrors.IsNotFound(err) || pods.Ended(p) || p.DeletionTimestamp != nil {
@@ -141,7 +160,7 @@ func (l *inspections) pod(
 	}
 	status.Pods++
 	one := v1alpha1.WorkloadPod{Name: p.Name, NodeName: p.Spec.NodeName}
-	if l.found(ctx, p, require, known, requirements, &one); one.Message == "" && len(one.Failed)+len(one.Unknown) == 0 {
+	if l.found(ctx, p, require, required, requirements, &one); one.Message == "" && len(one.Failed)+len(one.Unknown) == 0 {
 		status.Proved++
 	} else {
 		status.Others = append(status.Others, one)
@@ -150,31 +169,32 @@ func (l *inspections) pod(
 }
 
 // found fills in what the last inspection of a pod says of the requirements.
-func (l *inspections) found(ctx context.Context, p *corev1.Pod, require string, known proof.WorkloadPod, requirements []string, one *v1alpha1.WorkloadPod) {
+func (l *inspections) found(ctx context.Context, p *corev1.Pod, require string, required proof.WorkloadPod, requirements []string, one *v1alpha1.WorkloadPod) {
 	target, container, at := lastInspection(p)
 	if target == nil {
 		one.Message = "no inspection since its container started; use kubectl tailgate inspect"
 		return
 	}
 	key := inspection{p.UID, container, require}
-	if before, ok := l.before[key]; ok {
-		*one, l.read[key] = before, before
+	if before, ok := l.before[key]; ok && (before.until.IsZero() || l.Clock.Now().Before(before.until)) {
+		*one, l.read[key] = before.WorkloadPod, before
 		return
 	}
 	one.InspectionTime = &at
 	if l.left--; l.left < 0 {
-		one.Message = "its inspection will be read within minutes"
+		one.Message = "its inspection is not read yet"
 		return
 	}
 	found, err := l.inspection(ctx, p, container)
-	known, wrong := known.Of(p, target)
+	asked, wrong := required.Of(p, target)
 	node := &corev1.Node{}
 	if err = cmp.Or(err, wrong, l.Client.Get(ctx, client.ObjectKey{Name: p.Spec.NodeName}, node)); err != nil {
 		one.Message = text.Shorten(text.Line(err.Error()), maxMessage)
+		l.read[key] = known{*one, l.Clock.Now().Add(unreadAgain)}
 		return
 	}
-	known.NodeBootID = node.Status.NodeInfo.BootID
-	lines := proof.Workload(known, *found.Workload)
+	asked.NodeBootID = node.Status.NodeInfo.BootID
+	lines := proof.Workload(asked, *found.Workload)
 	for _, r := range requirements {
 		switch proof.Met([]string{r}, lines) {
 		case v1alpha1.VerdictFail:
@@ -183,23 +203,26 @@ func (l *inspections) found(ctx context.Context, p *corev1.Pod, require string, 
 			one.Unknown = append(one.Unknown, r)
 		}
 	}
-	l.read[key] = *one
+	l.read[key] = known{WorkloadPod: *one}
 }
 
-// lastInspection returns the container that the last inspection looked at, the name of the container
-// that inspected, and when that ended; nil, if the container has started since.
+// lastInspection returns the default container of a pod, the name of the container that inspected it and all
+// interfaces last, and when that ended; nil, if the default container has started since.
 func lastInspection(p *corev1.Pod) (target *corev1.Container, name string, at metav1.Time) {
+	container, status, err := pods.ContainerOf(p, "")
+	if err != nil || status.State.Running == nil {
+		return nil, "", at
+	}
 	for _, s := range p.Status.EphemeralContainerStatuses {
 		end := s.State.Terminated
 		of := slices.IndexFunc(p.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == s.Name })
 		if !strings.HasPrefix(s.Name, pods.InspectPrefix) || end == nil || end.ExitCode != 0 || of < 0 || end.FinishedAt.Before(&at) {
 			continue
 		}
-		if len(p.Spec.EphemeralContainers[of].Command) > len(pods.InspectCommand) {
-			continue // A watch proves exclusive CPUs only at its start.
-		}
-		container, status, err := pods.ContainerOf(p, p.Spec.EphemeralContainers[of].TargetContainerName)
-		if err != nil || status.State.Running == nil || end.StartedAt.Before(&status.State.Running.StartedAt) {
+		e := p.Spec.EphemeralContainers[of]
+		ofOne := slices.ContainsFunc(e.Env, func(v corev1.EnvVar) bool { return v.Name == plan.EnvInterface && v.Value != "" })
+		// A watch proves exclusive CPUs only at its start.
+		if len(e.Command) > len(pods.InspectCommand) || ofOne || e.TargetContainerName != container.Name || end.StartedAt.Before(&status.State.Running.StartedAt) {
 			continue
 		}
 		target, name, at = container, s.Name, end.FinishedAt
@@ -216,8 +239,9 @@ func (r *Workloads) inspection(ctx context.Context, p *corev1.Pod, container str
 	}
 	defer log.Close()
 	found, err := result.ReadInspection(log)
-	if err == nil && (found.Workload == nil || len(found.Workload.Interfaces) == 0) {
-		err = errors.New("the inspection has no workload")
+	w := found.Workload
+	if err == nil && (w == nil || len(w.Interfaces) == 0 || len(w.Interfaces) > maxInterfaces || max(len(w.Threads), len(w.Processes)) > result.MaxThreads) {
+		err = errors.New("the inspection is not that of an agent")
 	}
 	return found, err
 }

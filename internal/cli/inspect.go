@@ -210,11 +210,14 @@ func (c *inspectCall) watched(stdout io.Writer, one inspected, before map[string
 	if len(before) == 0 {
 		out.Write(inspectTable([]inspected{one}))
 	}
-	nth := map[string]int{} // a check has a line for each interface
+	first := len(before) == 0
 	for _, l := range one.Lines {
-		nth[l.Check]++
-		key := fmt.Sprint(l.Check, nth[l.Check])
-		if was := before[key]; was != "" && was != l.State {
+		key, _, _ := strings.Cut(l.Found, ": ") // a check has a line for each interface
+		if !slices.ContainsFunc(one.Workload.Interfaces, func(e result.Evidence) bool { return e.Interface == key }) {
+			key = ""
+		}
+		key += l.Check
+		if was := cmp.Or(before[key], "not there"); !first && was != l.State {
 			fmt.Fprintf(&out, "%s %s/%s %s: %s, was %s: %s\n", one.Workload.Time.Local().Format(time.TimeOnly), one.Namespace, one.Pod, l.Check, l.State, was, l.Found)
 		}
 		before[key] = l.State
@@ -494,10 +497,11 @@ func (c *inspectCall) follow(ctx context.Context, pod *corev1.Pod, own string, s
 			case seen && found.Workload != nil && !found.Workload.Time.After(latest):
 				continue
 			}
-			if err = c.api.Get(ctx, client.ObjectKeyFromObject(pod), pod); err == nil {
-				err = look(found)
-			}
-			if err != nil {
+			now := &corev1.Pod{}
+			if err = c.api.Get(ctx, client.ObjectKeyFromObject(pod), now); err == nil {
+				*pod = *now
+			} // else stays reports what lasts
+			if err = look(found); err != nil {
 				return err
 			}
 			seen, latest = true, found.Workload.Time

@@ -401,7 +401,7 @@ func (w workload) threadsOnCPUs() finding {
 	case len(off) > 0:
 		return failed(expected, text.List(off, maxThreadsNamed, "; "),
 			"find out who moved the thread: an administrator (taskset, cset), a daemon (irqbalance, tuned) or another cgroup; start the pod again")
-	case w.Omitted > 0:
+	case w.Omitted > 0 || len(w.Threads) == 0:
 		return unknown(expected, fmt.Sprintf("%s, and %d threads that were not inspected", found, w.Omitted), fmt.Sprintf("at most %d threads are inspected", result.MaxThreads))
 	case len(w.Elsewhere) > 0 && !w.pod.SharesProcesses:
 		return unknown(expected, found+", and processes in other cgroups: "+text.List(w.Elsewhere, maxThreadsNamed, ", "),
@@ -418,6 +418,9 @@ func (w workload) threadsStay() finding {
 	expected := "no thread changes its CPU in " + microseconds(w.window()).String()
 	var moved []string
 	uncounted := w.Omitted
+	if len(w.Threads) == 0 {
+		return unknown(expected, "no thread was seen", visible)
+	}
 	for _, t := range w.Threads {
 		switch {
 		case t.Migrations > 0:

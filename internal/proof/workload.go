@@ -378,6 +378,9 @@ func ParseRequirements(list string, pod *WorkloadPod) (requirements []string, er
 		case valued:
 			return nil, fmt.Errorf("%s takes no value", name)
 		}
+		if slices.Contains(requirements, name) {
+			return nil, fmt.Errorf("%s is there twice", name)
+		}
 		requirements = append(requirements, name)
 	}
 	return requirements, nil

@@ -100,6 +100,8 @@ func TestWorkload(t *testing.T) {
 		"a thread that was moved":     {func(_ *WorkloadPod, w *result.Workload) { w.Threads[3].CPUs = "0" }, "ThreadsOnCPUs", v1alpha1.ProofFailed},
 		"a thread that ran elsewhere": {func(_ *WorkloadPod, w *result.Workload) { w.Threads[3].Ran = "0-1" }, "ThreadsOnCPUs", v1alpha1.ProofFailed},
 		"a thread on an unknown CPU":  {func(_ *WorkloadPod, w *result.Workload) { w.Threads[3].Ran = "" }, "ThreadsOnCPUs", v1alpha1.ProofUnknown},
+		"no thread":                   {func(_ *WorkloadPod, w *result.Workload) { w.Threads = nil }, "ThreadsOnCPUs", v1alpha1.ProofUnknown},
+		"no thread that stays":        {func(_ *WorkloadPod, w *result.Workload) { w.Threads = nil }, "ThreadsStay", v1alpha1.ProofUnknown},
 		"too many threads":            {func(_ *WorkloadPod, w *result.Workload) { w.Omitted = 1 }, "ThreadsOnCPUs", v1alpha1.ProofUnknown},
 		"a process in another cgroup": {func(_ *WorkloadPod, w *result.Workload) { w.Elsewhere = []string{"stray (7)"} }, "ThreadsOnCPUs", v1alpha1.ProofUnknown},
 		"one process namespace for all": {func(p *WorkloadPod, w *result.Workload) {

@@ -1,11 +1,20 @@
 package result
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
+
+// upTo returns the numbers from 0 to n-1.
+func upTo(n int) (all []int) {
+	for i := range n {
+		all = append(all, i)
+	}
+	return all
+}
 
 func TestParseCPUs(t *testing.T) {
 	cases := map[string]struct {
@@ -28,6 +37,8 @@ func TestParseCPUs(t *testing.T) {
 		"words":                              {list: "none", wantErr: true},
 		"spaces within":                      {list: "1, 2", wantErr: true},
 		"more CPUs than there can be":        {list: "0-4294967295", wantErr: true},
+		"all CPUs of a large machine":        {list: "0-8191", want: upTo(8192)},
+		"ranges without end":                 {list: strings.Repeat("0-99,", 1000) + "0", wantErr: true},
 		"a number that no integer can carry": {list: "99999999999999999999", wantErr: true},
 	}
 	for name, c := range cases {

@@ -1,9 +1,11 @@
 package result
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"k8s.io/utils/cpuset"
@@ -71,14 +73,24 @@ func FindKey(name string) (Key, bool) { return find(Keys, name) }
 
 func FindDeltaKey(name string) (Key, bool) { return find(DeltaKeys, name) }
 
-// cpuList is safe to parse: cpuset creates every CPU of a range. Linux supports 8192 CPUs today.
 var cpuList = regexp.MustCompile(`^[0-9]{1,5}(-[0-9]{1,5})?(,[0-9]{1,5}(-[0-9]{1,5})?)*$`)
+
+const maxCPUs = 8192 // that Linux supports; cpuset creates every CPU of each range
 
 // ParseCPUs reads a list of CPUs in the kernel's format, such as 1,3-5. An empty list is an error.
 func ParseCPUs(list string) (cpuset.CPUSet, error) {
 	list = strings.TrimSpace(list)
 	if !cpuList.MatchString(list) {
 		return cpuset.New(), fmt.Errorf("%.64q is no list of CPUs", list)
+	}
+	cpus := 0
+	for part := range strings.SplitSeq(list, ",") {
+		first, last, _ := strings.Cut(part, "-")
+		from, _ := strconv.Atoi(first) // digits
+		to, _ := strconv.Atoi(cmp.Or(last, first))
+		if cpus += max(1, to-from+1); cpus > maxCPUs {
+			return cpuset.New(), fmt.Errorf("%.64q lists more than %d CPUs", list, maxCPUs)
+		}
 	}
 	return cpuset.Parse(list)
 }
