@@ -200,8 +200,7 @@ func concludeFailure(w *world, reason, message string) step {
 	return conclude(reason, "%s", message)
 }
 
-// failure returns how the attempt failed, or no reason while an end lost the other, which may
-// still report the cause. The client's cause counts before the server's.
+// failure returns the attempt's cause, the client's first; none while an end may still report it.
 func failure(w *world) (reason, message string) {
 	for _, end := range []struct{ pod, other *corev1.Pod }{{w.client, w.server}, {w.server, w.client}} {
 		if !hasFailed(end.pod) {
@@ -348,8 +347,7 @@ func (w *world) pendingFor(p *corev1.Pod) time.Duration {
 	return w.now.Sub(since)
 }
 
-// holds reports whether a pod may still have CPUs, devices and an address of its node. The kubelet
-// sets the phase of a deleted pod after it stopped the sandbox.
+// holds: a pod may still have CPUs, devices and address. The phase is set after the sandbox stops.
 func (w *world) holds(p *corev1.Pod) bool { return w.ours(p) && !givenBack(p) }
 
 func givenBack(p *corev1.Pod) bool { return pods.Ended(p) && !p.DeletionTimestamp.IsZero() }

@@ -105,8 +105,7 @@ func (w *world) recordSeen() {
 	setLeft(w.benchmark, w.left)
 }
 
-// recordMissingPlugin records since when a device plugin of the next run has not run. A taken
-// result, a suspension or another trouble clears the time.
+// recordMissingPlugin records since when a plugin is missing. A result or other trouble clears it.
 func (w *world) recordMissingPlugin(s step) {
 	status := &w.benchmark.Status
 	switch {

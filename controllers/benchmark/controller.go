@@ -139,8 +139,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: time.Millisecond}, nil
 }
 
-// removePods deletes the pods of a benchmark that is being deleted: the garbage collector would
-// wait for its finalizers, which any user may add.
+// removePods: the garbage collector would wait for finalizers, which any user may add.
 func (r *Reconciler) removePods(ctx context.Context, b *v1alpha1.LatencyBenchmark) (errs error) {
 	for _, named := range recorded(b) {
 		p, err := observe.Get[corev1.Pod](ctx, r.Live, b.Namespace, named.Name)
@@ -338,8 +337,7 @@ type memory struct {
 	// made are the pods that a manager created: labels and owners prove nothing. The statuses have
 	// the UIDs, and fill it after a restart; only a pod that no status names has then taken a name.
 	made podSet
-	// taken are the ConfigMaps of verified results that are not stored yet, by benchmark. The
-	// status has only their digests; after a restart, the logs are read again.
+	// taken are verified ConfigMaps to be stored, by benchmark; a restart reads the logs again.
 	taken sync.Map
 	// followed are the pods whose logs are followed, written those whose logs have results. After a
 	// restart, the logs are followed from their beginnings.

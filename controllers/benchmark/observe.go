@@ -381,10 +381,8 @@ func unplugged(w *world, nodes []corev1.Node) string {
 	return ""
 }
 
-// A kubelet reports a container's end up to a second late and cleans up two seconds after that, but
-// at once if a pod is deleted while it runs. So the agents linger after their results, and the
-// controller follows their logs as soon as the measurement may be over, and deletes the pods when
-// both have results. Without a log, the pods' phases show the end later.
+// The kubelet reports an end late (docs/internals/runs.md), so the controller follows the agents'
+// logs, and deletes the pods when both have results. Without a log, the phases show the end later.
 
 // linger is how long an agent waits to be stopped. On an idle cluster the controller needs 0.2 s.
 const linger = 2 * time.Second

@@ -20,15 +20,10 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/rounds"
 )
 
-// A result is stored in three writes, and only the first one determines its content:
-//
-//  1. collect verifies the results in the logs of both pods, and writes their digests and the name
-//     of a ConfigMap to the status, which only the operator may write.
-//  2. store creates the ConfigMap; a manager that did not collect the results reads the logs again.
-//  3. The status lists the ConfigMap as stored, and the attempt as Measured.
-//
-// A manager that dies in between leaves a status from which the next one continues. A user who
-// creates or replaces ConfigMaps can delay a result, but cannot insert one.
+// A result is stored in three writes (docs/internals/runs.md): its digests, the ConfigMap, and its
+// entry in the status. Only the first, which only the operator may write, determines its content. A
+// manager that dies in between leaves a status from which the next one continues, by the logs if it
+// must. A user who creates or replaces ConfigMaps can delay a result, but cannot insert one.
 
 // storeGrace is how long the API server may refuse a result before the nodes are given back.
 const storeGrace = time.Minute

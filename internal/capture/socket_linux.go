@@ -61,8 +61,7 @@ func Open(ifname string, t Traffic, record func(ns int64)) (*Capture, error) {
 	if err != nil {
 		return nil, fmt.Errorf("capturing on %s: %w", ifname, err)
 	}
-	// Without a protocol, the socket receives nothing until it is bound. SOCK_DGRAM makes packets
-	// begin with the IP header, whatever the link's.
+	// Without a protocol it receives nothing until bound. SOCK_DGRAM: packets begin with IP.
 	socket, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if errors.Is(err, unix.EPERM) {
 		return nil, ErrNotPermitted
@@ -78,8 +77,7 @@ func Open(ifname string, t Traffic, record func(ns int64)) (*Capture, error) {
 	return c, nil
 }
 
-// prepare sets up the ring and starts the capture. It has a slot for each packet (version 2):
-// version 3 needs a timer on the receiving CPU.
+// prepare sets up a ring with a slot a packet: version 3 needs a timer on the receiving CPU.
 func (c *Capture) prepare(ifindex int, t Traffic) error {
 	filter := t.filter()
 	if err := unix.SetsockoptSockFprog(c.socket, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{

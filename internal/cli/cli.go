@@ -309,8 +309,7 @@ func (c *cluster) raw(ctx context.Context, into any, path string, parameters ...
 
 const tailOfLog = 1000 // lines, enough for the largest result and all else of an agent
 
-// log returns the end of the log of a container and, to follow, what the container writes until it
-// ends.
+// log returns the end of a container's log and, to follow, what it writes until it ends.
 func (c *cluster) log(ctx context.Context, pod types.NamespacedName, container string, follow bool) (io.ReadCloser, error) {
 	core, err := c.core()
 	if err != nil {

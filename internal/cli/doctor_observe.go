@@ -147,8 +147,7 @@ func (d *doctorCall) choose(o *doctor.Observed, nodes []corev1.Node, driven []ob
 	return nil
 }
 
-// keepsAway returns a taint that keeps pods with these tolerations away permanently, or nothing.
-// Taints of Kubernetes may pass, and Tailgate's pods tolerate its own.
+// keepsAway returns an untolerated permanent taint: those of Kubernetes may pass; not our own.
 func keepsAway(n corev1.Node, tolerations []corev1.Toleration) string {
 	for _, t := range n.Spec.Taints {
 		passing := strings.HasPrefix(t.Key, "node.kubernetes.io/") || t.Key == v1alpha1.NodeTaintUnverified

@@ -82,8 +82,7 @@ func current(all []resourcev1.ResourceSlice) []*resourcev1.ResourceSlice {
 	return found
 }
 
-// Advertise gives nodes that do not advertise a resource what a driver provides, in capacity and
-// allocatable, and returns their names.
+// Advertise gives nodes that lack a resource what a driver provides, and returns their names.
 func Advertise(nodes []corev1.Node, name corev1.ResourceName, count map[string]int64) (given []string) {
 	for i := range nodes {
 		n := &nodes[i]

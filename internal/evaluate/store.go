@@ -59,8 +59,7 @@ type version struct {
 
 func versionOf(o metav1.Object) version { return version{o.GetUID(), o.GetResourceVersion()} }
 
-// hold returns the collections of benchmarks for one worker; another waits for their release. All
-// workers lock in one order, so that no two wait for each other.
+// hold locks benchmarks' collections for a worker; all lock in one order, without a deadlock.
 func (s *Store) hold(of ...*v1alpha1.LatencyBenchmark) (held map[types.UID]*collection, release func()) {
 	held = map[types.UID]*collection{}
 	s.keeping.Lock()
@@ -78,8 +77,7 @@ func (s *Store) hold(of ...*v1alpha1.LatencyBenchmark) (held map[types.UID]*coll
 	}
 }
 
-// keep returns a benchmark's collection, which may be empty, and drops those that were unused
-// longest, without harm to their present users.
+// keep returns a benchmark's collection, maybe empty, and drops those that were unused longest.
 func (s *Store) keep(b *v1alpha1.LatencyBenchmark) *collection {
 	own := &collection{benchmark: b.UID}
 	if i := slices.IndexFunc(s.kept, func(k *collection) bool { return k.benchmark == b.UID }); i >= 0 {
@@ -189,8 +187,7 @@ func (s *Store) versions(ctx context.Context, b *v1alpha1.LatencyBenchmark) (map
 	return versions, nil
 }
 
-// Any user of the namespace may have written an export. The digest in the criteria decides which
-// bytes count: it is as trusted as the criteria's author.
+// Any user may write an export: the criteria's digest decides, as trusted as their author.
 
 const (
 	fieldExport     = "spec.criteria.baseline.export"

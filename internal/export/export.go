@@ -1,17 +1,6 @@
 // Package export stores results in a directory, where they outlive a cluster, and reads them.
-//
-// The directory of a benchmark has
-//
-//	manifest.json        the list of files, with their sizes and SHA-256
-//	benchmark.json       the LatencyBenchmark: spec and status; matrix.json for a LatencyMatrix
-//	runs/RUN/            client.json.gz, server.json.gz, pods.json: the result as the agents sent it
-//	evidence.json        the observations of both endpoints of each run, uncompressed
-//	results.json, .csv   the results, as kubectl tailgate get prints them
-//	histograms/VARIANT/  CELL.hgrm (all rounds), CELL-round-N.hgrm and CELL.hlog for each cell
-//	slowest/VARIANT/     CELL.csv, if the tool reports them: the slowest samples of each round
-//	pairs/NAME/          the same for the benchmark of each pair of a LatencyMatrix
-//
-// Only the first three are read again, the others by people; all are verified.
+// docs/internals/formats.md lists the files. Only the manifest, the object and the runs are read
+// again, the others by people; all are verified.
 package export
 
 import (

@@ -31,8 +31,7 @@ func OptOutAnnotations() map[string]string {
 	}
 }
 
-// Annotations of meshes that redirect a pod's traffic: Istio's ambient mode (enabled, or pending
-// until the proxy takes over) and Kmesh (enabled).
+// Meshes that redirect traffic: Istio's ambient mode (pending until the proxy is ready), Kmesh.
 const (
 	annotationAmbient = "ambient.istio.io/redirection"
 	annotationKmesh   = "kmesh.net/redirection"
@@ -49,8 +48,7 @@ var runtimeDomains = []string{
 	"org.systemd", "org.criu", "org.opencontainers", "module.wasm.image", "multus-cni.io", "workload.openshift.io", "alibabacloud.com",
 }
 
-// ofRuntime reports whether a key is in one of these domains. A key of older runtimes has no slash:
-// io.kubernetes.cri-o.userns-mode.
+// ofRuntime is true for keys of these domains, and older ones: io.kubernetes.cri-o.userns-mode.
 func ofRuntime(key string) bool {
 	domain, _, _ := strings.Cut(key, "/")
 	return slices.ContainsFunc(runtimeDomains, func(d string) bool {

@@ -162,8 +162,7 @@ type CNIPlugin struct {
 	Capabilities map[string]bool `json:"capabilities,omitempty"`
 }
 
-// UnnamedParent is a Parent without a name in the configuration: that of the node's default route,
-// or one in a file on the node. No interface has this name.
+// UnnamedParent is the default route's, or one in a file on the node. No interface has this name.
 const UnnamedParent = "an unnamed interface of the node"
 
 // Parent returns the node's interface above which a network, by its CNI configuration, makes its

@@ -13,8 +13,7 @@ var SriovNetworkNodeStateKind = schema.GroupVersionKind{Group: "sriovnetwork.ope
 
 // The annotations, and the values that they and the status have while nothing happens.
 const (
-	// AnnotationDesiredState and AnnotationCurrentState are Idle, Drain_Required, Reboot_Required,
-	// Draining or DrainComplete; absent until the operator has looked at the node.
+	// Idle, Drain_Required, Reboot_Required, Draining or DrainComplete; absent before a first look.
 	AnnotationDesiredState = "sriovnetwork.openshift.io/desired-state"
 	AnnotationCurrentState = "sriovnetwork.openshift.io/current-state"
 	// AnnotationNodeState is the desired state on the Node; Idle when the VFs are recreated.

@@ -114,8 +114,7 @@ func absenceLimit(key string) time.Duration {
 // Comparison is a node as it is now, compared with the node that its verification is about.
 type Comparison struct {
 	Stale string // why the verification does not apply to the node; empty if it does
-	// Values is the identity that counts: what the node reports and, until their limit, the
-	// recorded values of the Absent keys.
+	// Values is what the node reports and, until their limit, the recorded values of Absent keys.
 	Values map[string]string
 	Absent []v1alpha1.AbsentKey
 	// Changes are the differences from the recorded identity. Seen adds keys whose absence the

@@ -68,8 +68,7 @@ func declared(a, b *rounds.Variant) []string {
 const keyRelation = "numa.relation" // whether the CPU and the NIC are on one NUMA node
 
 var (
-	// ofNetwork are keys that may differ between networks: of interface, location and namespace.
-	// Others follow from the type, or are chosen with its device.
+	// ofNetwork may differ between networks. Other keys follow from the type or its device.
 	ofNetwork = []string{"nic.*", keyRelation, "sysctl.net.*"}
 	// ofCard and ofPort are keys without a spec, which some interfaces do not report.
 	ofCard = []string{"nic.firmware", "nic.firmware-variant"}

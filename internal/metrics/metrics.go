@@ -4,9 +4,7 @@
 //	           only in the manager that leads, so that no series exists twice.
 //	Activity   counts attempts and waiting times at their end, which the objects do not show.
 //
-// Every label is bounded: a node has at most PerNode series, users at most MaxBenchmarks
-// benchmarks, each with its first MaxCells cells, and the numbers of dropped ones. Gates'
-// benchmarks are reported by node, pairs' by their matrix.
+// Every label is bounded (PerNode, MaxBenchmarks, MaxCells): see docs/internals/metrics.md.
 package metrics
 
 import (

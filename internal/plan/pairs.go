@@ -6,13 +6,10 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// Matrix returns the pairs of nodes in the fewest slots, one after the other. A slot has each node
-// at most once, and its pairs are measured at once, at most as many as the parallelism. Names must
-// be distinct. The same names always give the same slots, in order; without two nodes, none.
-//
-//   - Star pairs the server with every other node as its client, one in each slot;
-//   - Ring makes every node the client of the next node, and the last node the client of the first;
-//   - AllPairs pairs every node with every other, as client as often as server, give or take one.
+// Matrix returns the pairs in the fewest slots: each has a node at most once, and its pairs are
+// measured at once, at most as many as the parallelism. Names must be distinct. The same names
+// always give the same slots, in order; without two nodes, none. Each node is the client of Star's
+// server, of the next node in a Ring, or in AllPairs as often as the server, give or take one.
 func Matrix(m v1alpha1.LatencyMatrixSpec, nodes []string, server string) [][]v1alpha1.Pair {
 	var pairs []v1alpha1.Pair
 	switch m.Topology {
@@ -72,8 +69,7 @@ func allPairs(nodes []string) []v1alpha1.Pair {
 	return pairs
 }
 
-// match makes the first of two nodes the client if their distance is odd, otherwise the second:
-// each node is the client of every second node before and after it.
+// match makes the first the client if their distance is odd: a node is that of every second one.
 func match(nodes []string, i, j int) v1alpha1.Pair {
 	first, second := min(i, j), max(i, j)
 	if (second-first)%2 == 1 {

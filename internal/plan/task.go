@@ -30,8 +30,7 @@ const (
 	EnvFolder    = "TAILGATE_FOLDER"    // without Kubernetes: for raw samples and the last message
 )
 
-// EphemeralMemory is how many bytes an inspection of a container needs below the memory limit, with a
-// margin: the agent itself used 14 MiB.
+// EphemeralMemory is what an inspection needs, in bytes; the agent itself used 14 MiB.
 const EphemeralMemory = 32 << 20
 
 // Task is the work of one agent. The controller passes it to the pod as JSON in the environment.
@@ -44,11 +43,9 @@ type Task struct {
 	// Tool measures Cells in this order.
 	Tool  v1alpha1.Tool `json:"tool"`
 	Cells []tool.Cell   `json:"cells"`
-	// Interface is the measured one if known: net1 of an attached network, or one that a variant on
-	// the host's network names. Empty: that of the pod's address.
+	// Interface is net1, or what a variant on the host's network names; empty: the pod address's.
 	Interface string `json:"interface,omitempty"`
-	// Parent is the node's interface below an Interface of type ipvlan, macvlan, vlan or ipoib, or
-	// foreign.UnnamedParent; empty if there is none.
+	// Parent is the node's interface below an ipvlan, macvlan, vlan or ipoib, or UnnamedParent.
 	Parent string `json:"parent,omitempty"`
 	// Borrowed: the pod's device only aligns CPUs with the NIC of Interface.
 	Borrowed bool `json:"borrowed,omitempty"`

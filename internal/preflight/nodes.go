@@ -112,8 +112,7 @@ func (c *choice) among(e *endpoint) ([]candidate, *Rejection) {
 
 const maxReasons = 10
 
-// rejection explains why no node can be used, by the requirement that most do not meet; of equal
-// ones the last: its nodes met all others before it.
+// rejection names what most nodes do not meet; of equal ones the last, checked after all others.
 func (c *choice) rejection(e *endpoint) *Rejection {
 	total := 0
 	var worst *filter

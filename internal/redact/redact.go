@@ -58,8 +58,7 @@ var (
 	ids    = regexp.MustCompile(`(?i)^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 )
 
-// Text replaces all added names, and addresses, which are added when they appear, except public
-// IPv4 ones, which look like versions.
+// Text replaces names and addresses, except public IPv4 ones, which look like versions.
 func (n *Names) Text(s string) string {
 	s = mails.ReplaceAllStringFunc(s, func(m string) string { n.Add("mail", m); return n.words[m] })
 	return tokens.ReplaceAllStringFunc(s, n.token)

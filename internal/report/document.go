@@ -19,8 +19,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// Document holds results for programs. Times are whole nanoseconds; unknown figures are absent.
-// A version may get new fields; existing ones keep name, unit and meaning.
+// Document is for programs: see docs/internals/formats.md. Times are in whole nanoseconds.
 type Document struct {
 	Format      string               `json:"format"`
 	Version     int                  `json:"version"`

@@ -21,8 +21,7 @@ type ladderTable struct {
 	lines   [][]string
 }
 
-// ladder prints each round's percentiles and those of all, by variant and cell. An open loop's
-// intended and actual send, and captures, have tables of their own.
+// ladder prints percentiles of each round and all; actual sends and captures have own tables.
 func ladder(w io.Writer, s sheet) error {
 	var all []ladderTable
 	for _, one := range AllSeries(s.benchmark, s.runs) {

@@ -87,8 +87,7 @@ type Round struct {
 
 // Samples contains the values that are kept of a round's histogram.
 type Samples struct {
-	// Count is the number of samples, OverRange of those out of range, which count as lost,
-	// Unrecorded of messages whose latency is unknown.
+	// Count is of samples, OverRange of those out of range (lost), Unrecorded of unknown latencies.
 	Count, OverRange, Unrecorded int64
 	// Min, Mean and StdDev are in nanoseconds; meaningless without samples.
 	Min, Mean, StdDev int64

@@ -104,8 +104,7 @@ func namesOtherUnit(line string) bool {
 
 // Log is the content of an HdrHistogram log.
 type Log struct {
-	// All has all intervals' samples, unless an export wrote the log: then LatencyType is how they
-	// are shown, and each interval is one of its Rounds.
+	// All has all intervals' samples; an export's log has Rounds, shown by their LatencyType.
 	All         *result.Recorder
 	Rounds      []result.Histogram
 	LatencyType v1alpha1.LatencyType

@@ -9,8 +9,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
-// Calibration is how much a compared value of unchanged nodes differs: standard deviations of
-// natural logarithms, 0 if unknown.
+// Calibration has standard deviations of natural logarithms of unchanged values, 0 if unknown.
 type Calibration struct {
 	Of    v1alpha1.ComparedValue
 	Group string // of the nodes; empty if all nodes are of one group

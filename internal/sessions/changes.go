@@ -225,8 +225,7 @@ func Fleet(nodes []Node, tolerances Tolerances) []v1alpha1.FleetChange {
 	return stand[:min(len(stand), v1alpha1.MaxChanges)]
 }
 
-// cohortsOf returns each wave's cohorts, the earliest first: of all nodes, of each group, and of
-// those that had the same before.
+// cohortsOf returns each wave's, the earliest first: all nodes, each group, those alike before.
 func cohortsOf(nodes []Node, keys []key, tolerances Tolerances, until map[int]time.Time) []*cohort {
 	all := map[string]*cohort{}
 	add := func(id, wave, group string, d difference) {
@@ -320,8 +319,7 @@ func outside(n int, side stats.OneIn) int {
 
 func ratio(logarithm float64) v1alpha1.Factor { return v1alpha1.FactorOf(math.Exp(logarithm), 4) }
 
-// Decisive returns the newest change that stands, otherwise the newest of enough nodes to bound
-// what it did; nil if there is none.
+// Decisive returns the newest change that stands, else the newest of enough nodes, or nil.
 func Decisive(changes []v1alpha1.FleetChange) *v1alpha1.FleetChange {
 	if i := slices.IndexFunc(changes, func(c v1alpha1.FleetChange) bool { return c.Lower != "" }); i >= 0 {
 		return &changes[i]

@@ -2,15 +2,13 @@ package stats
 
 import "math"
 
-// Between is how sessions of a node, such as boots, differ. It widens the interval of a ratio to
-// several sessions: rounds do not show another boot.
+// Between is how sessions of a node, such as boots, differ: rounds do not show another boot.
 type Between struct {
 	SD          float64 // between sessions of all nodes, in logarithms, from Differences
 	Differences int
 	Own         []float64 // its earlier differences: one that differs more is judged by them
 	Step        float64   // the relative width of the ranges in which values are known
-	// Sessions is their number, Share the part of their variance that pooled rounds keep; 0: none,
-	// all rounds are of one session.
+	// Sessions is their number, Share what pooled rounds keep of their variance; 0: one session.
 	Sessions int
 	Share    float64
 	Doubt    bool // too little is known of how sessions differ for a promise

@@ -7,8 +7,7 @@ import (
 	"sync"
 )
 
-// OneIn is a probability of error as one in N, at least 2: 40 is 2.5 %. All here are exact
-// fractions: 4 rounds against 4 can decide at one in 40, 3 against 3 cannot.
+// OneIn is an error of exactly one in N, at least 2: 4+4 rounds can decide at 40, 3+3 cannot.
 type OneIn int64
 
 // EachSide is the error of each bound of a shown interval, and of each verdict: both together are

@@ -1,5 +1,4 @@
-// Package summary computes what statuses and reports show from stored results: a line for each
-// cell, observations, limits of the numbers, differences between the pairs of a matrix.
+// Package summary computes what statuses and reports show from stored results.
 package summary
 
 import (

@@ -23,8 +23,7 @@ type Base struct {
 	IPv4Only bool
 	// NotAtRate are the architectures, as of nodes, on which it sends at no rate.
 	NotAtRate []string
-	// RawFiles: the client writes samples to Target.Scratch. Others have no volume: a kubelet
-	// starts such containers 300 ms sooner.
+	// RawFiles: samples go to Target.Scratch. Containers without a volume start 300 ms sooner.
 	RawFiles bool
 	// InEveryImage: each bench image has it. Forks: its server forks; a child measures.
 	InEveryImage, Forks bool

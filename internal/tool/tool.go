@@ -220,8 +220,7 @@ type Attribution struct {
 
 // Outlier is one slow sample.
 type Outlier struct {
-	// AtNs is when its message was or, at a rate, should have been sent, in ns from the
-	// measurement's start, and RTTNs its round trip from then.
+	// AtNs is when it was, or at a rate should have been, sent, from the start; RTTNs from then.
 	AtNs  int64 `json:"atNs"`
 	RTTNs int64 `json:"rttNs"`
 	// Samples is how many examined samples this one represents: at a rate a stall delays many, and

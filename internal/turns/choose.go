@@ -37,8 +37,7 @@ type Choice struct {
 	// Unplaced lack room for their own pod or a peer's.
 	Due      []Start
 	Unplaced map[string]string
-	// Ended are the turns that end before a measurement, with the nodes as they were. Alone are
-	// nodes that failed with one peer and have no other any more.
+	// Ended are unmeasured turns, with the nodes as they were; Alone failed and have no other peer.
 	Ended, Alone []End
 	Waiting      map[string]string
 	// Unmeasurable need a user; Overlong waited longer than WaitLimit.
@@ -63,8 +62,7 @@ const turnLimit = 5 * time.Minute // of a node in its turn for its marks, its pe
 
 type obstacle struct {
 	message string
-	// lasting: only a user can remove it; turn: it ends when others were measured; brief: it ends
-	// within a moment; alone: there is no peer.
+	// lasting: a user must remove it; turn: others come first; brief: it ends soon; alone: no peer.
 	lasting, turn, brief, alone bool
 }
 
@@ -72,8 +70,7 @@ type chooser struct {
 	*Snapshot
 	peers
 	Choice
-	// held are the nodes that wait and occupy a slot: in their turn, resting after a failure, or
-	// waiting for a second peer after one. lent are all nodes in their turn.
+	// held wait and occupy a slot: in turn, resting, or without a second peer. lent: in their turn.
 	held, lent int
 }
 

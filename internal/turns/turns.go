@@ -1,12 +1,6 @@
 // Package turns decides which nodes a LatencyGate measures next, with which peers and when, and
 // which nodes it holds back. It is pure: its input is what was observed, which it does not change.
 // The controller of the gates acts on its answers; `kubectl tailgate plan` shows them in advance.
-//
-//	New       the nodes of a gate, among all nodes, gates and verifications of the cluster
-//	Consult   when the schedule was due, and is due next
-//	Choose    the benchmarks to create now, and why the other nodes wait
-//	Benchmark the benchmark that measures a node with a peer
-//	Foresee   all measurements that would follow, if each passed
 package turns
 
 import (

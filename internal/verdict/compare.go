@@ -184,8 +184,7 @@ func (e *evidence) tallyOf(baseline []stats.Observation) stats.Tally {
 	return stats.TallyLevel(e.candidate, e.limit)
 }
 
-// slow returns how many rounds are slow beyond the limit and the baseline, which the median hides,
-// and how many a Pass allows: one in ten.
+// slow returns how many rounds are slow beyond limit and baseline, and the allowed one in ten.
 func (e *evidence) slow() (rounds, allowed int) {
 	allowed = len(e.candidate) / 10
 	m := len(e.baseline)

@@ -100,8 +100,7 @@ func (e *evidence) ofRounds(width float64) float64 {
 	return math.Sqrt(max(width*width-e.half*e.half, 0))
 }
 
-// needsRounds returns about how many rounds a side would decide, or pass an unchanged result if it
-// is too noisy; 0 if unknown or above mostRounds.
+// needsRounds returns about how many rounds a side would decide; 0: unknown or above mostRounds.
 func (e *evidence) needsRounds() int {
 	limit := e.scaledLimit()
 	// More rounds could show the side on which the estimate lies.

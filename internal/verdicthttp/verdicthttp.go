@@ -1,10 +1,4 @@
-// Package verdicthttp serves the verdict on an object over HTTP, for tools that request a URL:
-//
-//	/verdict/latencygates/GATE
-//	/verdict/latencygates/GATE/nodes/NODE
-//	/verdict/namespaces/NAMESPACE/latencybenchmarks/NAME
-//	/verdict/namespaces/NAMESPACE/latencymatrices/NAME
-//
+// Package verdicthttp serves verdicts over HTTP, at the URLs in docs/gate-reference.md.
 // GET answers 200 for every verdict, which is in the body; POST only for Pass. Neither changes
 // anything. Who may get the object with kubectl may read its verdict: the API server says so by the
 // token. All is read live: a broken watch leaves a cache out of date. The rate is limited.

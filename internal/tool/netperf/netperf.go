@@ -87,8 +87,7 @@ func (d driver) Validate(c tool.Cell) error {
 	return fmt.Errorf("netperf measures whole seconds, so %s instead of %s", (c.Duration + time.Second).Truncate(time.Second), c.Duration)
 }
 
-// Server serves one client after another until it is killed. Without -f it would measure in a
-// child, whose context switches could not be counted; -N keeps it from logging into /tmp.
+// Server needs -f (a child's context switches could not be counted) and -N (no log in /tmp).
 func (driver) Server(_ tool.Cell, t tool.Target) tool.Command {
 	return tool.Command{
 		Path: serverProgram,
@@ -96,8 +95,7 @@ func (driver) Server(_ tool.Cell, t tool.Target) tool.Command {
 	}
 }
 
-// Client measures one size. After --, -H and -L bind the sockets of both ends to the measured
-// network, and -R 1 lets a UDP_STREAM pass through a router.
+// Client binds by -H and -L, after --, to the measured network; -R 1 lets UDP_STREAM pass a router.
 func (driver) Client(c tool.Cell, t tool.Target) tool.Command {
 	size := strconv.Itoa(int(c.MessageSize))
 	kind, format, sizes := "_RR", []string{}, []string{"-r", size + "," + size}

@@ -132,8 +132,7 @@ func (r *report) nanoseconds(name string) int64 {
 	return us * 1_000
 }
 
-// elapsed returns the measuring time in seconds, to 10 ms, and an error if it is not the requested
-// time; spare is how long data may have taken to arrive.
+// elapsed returns the seconds, to 10 ms, or an error; spare is how late data may have arrived.
 func (r *report) elapsed(c tool.Cell, clocks tool.Clocks, spare time.Duration) (float64, error) {
 	seconds := r.float("ELAPSED_TIME")
 	if r.err != nil {

@@ -37,8 +37,7 @@ const (
 
 	// lossAfter is Cell.LossAfter's default: unanswered datagrams are then lost.
 	lossAfter = time.Second
-	// overrun, plus Cell.LossAfter, is how long the tool tries to catch up after the last due
-	// message before it reports that the path does not carry the rate.
+	// For overrun plus Cell.LossAfter, the tool tries to catch up; then the path is too slow.
 	overrun = 10 * time.Second
 	// spare is how long a client may take besides measuring: 10 s until the server answers, 5 s for
 	// a datagram, half a second for scans and calibrations, and the exchange of reports.
@@ -46,8 +45,7 @@ const (
 	// grace delays the agent's deadline: the tool's own reports where it was stuck.
 	grace = 5 * time.Second
 
-	// leastWindow and mostWindow bound the tracked messages, of 8 bytes: a power of two, at least
-	// twice those in flight.
+	// The tracked messages, of 8 bytes each: a power of two, at least twice those in flight.
 	leastWindow, mostWindow = 1 << 10, 1 << 20
 )
 
@@ -131,8 +129,7 @@ func (driver) Deadline(c tool.Cell) time.Duration {
 	return c.Warmup + c.Duration + spare + grace
 }
 
-// Memory does not grow with time: 3 MiB of histograms, slow samples and intervals, less than 8 MiB
-// of program and result, and at a rate the messages in flight.
+// Memory is 3 MiB of histograms and samples, 8 MiB of program and result, messages in flight.
 func (driver) Memory(c tool.Cell) int64 {
 	window := int64(leastWindow)
 	for float64(window) < 2*c.SentIn(lossOf(c)) && window < mostWindow {

@@ -13,8 +13,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool/sfnt"
 )
 
-// Parse reads the raw samples. They have no times, but fill the time except for a few per cent: the
-// warm-up ends where their sum reaches it.
+// Parse reads the raw samples, without times: the warm-up ends where their sum reaches it.
 func (driver) Parse(c tool.Cell, out tool.Output, record, _ func(rtt, count int64)) (tool.Measurement, error) {
 	if out.ExitCode != 0 {
 		return tool.Measurement{}, sfnt.Explain(v1alpha1.ToolSfntPingpong, c, out, causes(c))

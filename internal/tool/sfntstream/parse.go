@@ -173,20 +173,17 @@ type window struct {
 	interval float64
 	// from and to bound the measuring time, first and last its messages.
 	from, to, first, last int64
-	// round is when the tool's ns wrap to 0: it keeps ticks times 10⁹ modulo 2⁶⁴, 7.4 s at 2.5 GHz.
-	// rounds counts the wraps so far.
+	// round is when the ns wrap (ticks times 10⁹ modulo 2⁶⁴: 7.4 s at 2.5 GHz), rounds how often.
 	round  float64
 	rounds int64
-	// latest is the greatest recognizable lateness: it is kept modulo 2³² ticks, 1.7 s at 2.5 GHz,
-	// of which the last quarter is taken for an overflow.
+	// latest: lateness is kept modulo 2³² ticks (1.7 s at 2.5 GHz), whose last quarter is overflow.
 	latest int64
 
 	// count, least, most are of all round trips; recorded were passed on.
 	count, least, most, recorded int64
 	// sent is when the message of the last sample was sent, arrived when its answer arrived.
 	sent, arrived int64
-	// seen has the times of messages, which identify them; repeated is the number of
-	// samples of answers that had arrived before.
+	// seen has the times of messages, which identify them; repeated counts further answers.
 	seen     map[[2]int64]struct{}
 	repeated int64
 	// answered counts timed messages of the measuring time with an answer; newest is the last.

@@ -130,8 +130,7 @@ func scheduleOf(c tool.Cell) schedule {
 
 func (s schedule) duration() time.Duration { return time.Duration(s.ms) * time.Millisecond }
 
-// Deadline allows for 10 s of retries to connect, idle pings at a few ms, the tool's attempts to
-// end a test without an answer, and for writing the samples.
+// Deadline allows for 10 s of retries, idle pings, ends without an answer, and writing samples.
 func (driver) Deadline(c tool.Cell) time.Duration {
 	return scheduleOf(c).duration() + farewells + 30*time.Second
 }

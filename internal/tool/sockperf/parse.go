@@ -158,8 +158,7 @@ func (r *report) checkRate(rate int32) error {
 	return nil
 }
 
-// mostBehind, besides mostMessagesBehind, is how far the sender may be late in the end with missing
-// rows: the report has the time in milliseconds.
+// How late a sender with missing rows may end; the report has the time in milliseconds.
 const mostBehind, mostMessagesBehind = 2 * time.Millisecond, 3
 
 // checkBehind refuses a sender that fell behind for good while rows are missing: gaps do not show
@@ -277,8 +276,7 @@ type window struct {
 	// much, in ns, latest the most that counts.
 	pending        row
 	behind, latest int64
-	// settled: a message of an open loop was not early. Before, the schedule is unknown; unknown
-	// counts the measuring time's messages from before.
+	// settled: a message was not early. Before, the schedule is unknown: unknown counts those.
 	settled bool
 	unknown int64
 }
