@@ -132,19 +132,26 @@ func manifests(ctx context.Context) (file, chart string, values []string) {
 	return filepath.Join(dist, "install.yaml"), charts[0], values
 }
 
-// helm runs Helm as the cluster's administrator from the root of the repository, in the namespace of the chart unless args
-// contain another --namespace.
-func helm(ctx context.Context, values []string, args ...string) {
+// helmPath returns the path of the pinned Helm, which is built if needed.
+func helmPath(ctx context.Context) string {
 	GinkgoHelper()
 	path := exec.CommandContext(ctx, "go", "tool", "-n", "-modfile=hack/tools/helm.mod", "helm")
 	path.Dir, path.Stderr = root, GinkgoWriter
 	out, err := path.Output()
 	Expect(err).NotTo(HaveOccurred())
+	return strings.TrimSpace(string(out))
+}
+
+// helm runs Helm as the cluster's administrator from the root of the repository, in the namespace of the chart unless args
+// contain another --namespace.
+func helm(ctx context.Context, values []string, args ...string) {
+	GinkgoHelper()
+	path := helmPath(ctx)
 	args = append([]string{"--namespace", chartNamespace}, args...)
 	for _, v := range values {
 		args = append(args, "--set", v)
 	}
-	c := exec.CommandContext(ctx, strings.TrimSpace(string(out)), args...)
+	c := exec.CommandContext(ctx, path, args...)
 	c.Dir, c.Stdout, c.Stderr = root, GinkgoWriter, GinkgoWriter
 	c.Env = localcluster.Environment(kubeconfig)
 	Expect(c.Run()).To(Succeed(), "helm %s", strings.Join(args, " "))

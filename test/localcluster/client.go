@@ -21,7 +21,7 @@ import (
 
 // Owns reports whether a kubeconfig is one of a local cluster.
 func Owns(kubeconfig string) bool {
-	for s := range labSite + 1 {
+	for s := range workersSite + 1 {
 		if strings.HasPrefix(kubeconfig, sitePaths(s).state+"/") {
 			return true
 		}

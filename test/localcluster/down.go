@@ -21,11 +21,14 @@ func Down(ctx context.Context, o Options) error {
 	if err := requireRoot(); err != nil {
 		return err
 	}
-	last := o.site()
-	if last == 0 {
-		last = maxClusters - 1
+	sites := []site{o.site()}
+	if o.site() == 0 {
+		sites = []site{workersSite}
+		for s := site(maxClusters - 1); s >= 0; s-- {
+			sites = append(sites, s)
+		}
 	}
-	for s := last; s >= o.site(); s-- {
+	for _, s := range sites {
 		unlock, err := lock(ctx, o, s, "removal of the local cluster")
 		if err != nil {
 			return err

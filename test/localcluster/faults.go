@@ -258,7 +258,7 @@ func AddAddress(o Options, node, iface, address string) (remove func() error, er
 func findNode(nodes []node, name string) (node, error) {
 	i := slices.IndexFunc(nodes, func(n node) bool { return n.Name == name })
 	if i < 0 {
-		return node{}, fmt.Errorf("no node %q, there are node-a and node-b", name)
+		return node{}, fmt.Errorf("no node %q, there are %s and %s", name, nodes[0].Name, nodes[1].Name)
 	}
 	return nodes[i], nil
 }

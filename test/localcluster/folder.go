@@ -32,7 +32,7 @@ func claimFolder(p paths) error {
 	for _, e := range entries {
 		kept = append(kept, e.Name())
 	}
-	for _, own := range []string{"bin", "etcd", "ipam", "logs", "node-a", "node-b", "ns", "pki"} {
+	for _, own := range []string{"bin", "etcd", "ipam", "logs", "node-a", "node-b", "ns", "pki", "worker-1", "worker-2"} {
 		if slices.Contains(kept, own) {
 			return fmt.Errorf("%s is not from this cluster, which needs the name: move it", p.join(own))
 		}

@@ -80,13 +80,17 @@ type node struct {
 
 // nodes returns the two nodes on a machine whose NUMA nodes, as shown to the kubelets, have the given CPUs.
 func (s site) nodes(numa [2][]int) []node {
+	first, second := "node-a", "node-b"
+	if s == workersSite {
+		first, second = "worker-1", "worker-2"
+	}
 	return []node{
 		{
-			site: s, Name: "node-a", Letter: "a", IP: s.ip(0, 11), PodCIDR: s.ip(1, 0) + "/24", PodGateway: s.ip(1, 1),
+			site: s, Name: first, Letter: "a", IP: s.ip(0, 11), PodCIDR: s.ip(1, 0) + "/24", PodGateway: s.ip(1, 1),
 			Reserved: numa[0], Exclusive: numa[1], NearNUMA: 1, FarNUMA: 0,
 		},
 		{
-			site: s, Name: "node-b", Letter: "b", IP: s.ip(0, 12), PodCIDR: s.ip(2, 0) + "/24", PodGateway: s.ip(2, 1),
+			site: s, Name: second, Letter: "b", IP: s.ip(0, 12), PodCIDR: s.ip(2, 0) + "/24", PodGateway: s.ip(2, 1),
 			Reserved: numa[1], Exclusive: numa[0], NearNUMA: 0, FarNUMA: 1,
 		},
 	}
@@ -174,9 +178,12 @@ func (n node) pools() []pool {
 	if n.Guest {
 		return []pool{{Resource: ResourceVF, Devices: cards[0].VFs}, {Resource: ResourcePF, Devices: cards[1:]}}
 	}
-	far := cards[1].VFs
+	far, near := cards[1].VFs, ResourceVF
+	if n.site == workersSite {
+		near = ResourceX2
+	}
 	return []pool{
-		{Resource: ResourceVF, Devices: cards[0].VFs},
+		{Resource: near, Devices: cards[0].VFs},
 		{Resource: ResourceVFFar, Devices: far[:maxVFs/2]},
 		{Resource: ResourceVFNoHint, Devices: far[maxVFs/2:], NoHint: true},
 		{Resource: ResourcePF, Devices: cards[2:3]},

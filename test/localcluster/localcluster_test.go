@@ -296,6 +296,22 @@ func TestFaultsTellWhatThereIs(t *testing.T) {
 	}
 }
 
+// TestWorkers: the cluster of the tutorials has the names of their pages.
+func TestWorkers(t *testing.T) {
+	nodes := Options{Workers: true}.site().nodes([2][]int{{0}, {1}})
+	for i, name := range []string{"worker-1", "worker-2"} {
+		if n := nodes[i]; n.Name != name || n.pools()[0].Resource != ResourceX2 || len(n.pools()[0].Devices) != maxVFs {
+			t.Errorf("node %s has %+v", n.Name, n.pools()[0])
+		}
+	}
+	if ip := nodes[1].IP; ip != "198.19.20.12" {
+		t.Errorf("it has the address %s, which is not in look.Subnet", ip)
+	}
+	if err := SetMTU(Options{Workers: true}, "node-a", ResourceX2, 1400); err == nil || !strings.Contains(err.Error(), "there are worker-1 and worker-2") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestExplanationOfUnknownProcess(t *testing.T) {
 	c := &cluster{nodes: site(0).nodes([2][]int{{0}, {1}})}
 	_, err := c.process("kubelet")

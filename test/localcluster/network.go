@@ -113,7 +113,7 @@ func releaseNetnsDir(p paths) error {
 
 // leaveNetnsDir moves the marker to another cluster that is up, whose Down then undoes prepareNetnsDir.
 func leaveNetnsDir(p paths, marker []byte) error {
-	for s := range labSite + 1 {
+	for s := range workersSite + 1 {
 		other := sitePaths(s)
 		if _, err := os.Stat(other.generationFile()); err != nil || s == p.site {
 			continue

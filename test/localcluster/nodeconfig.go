@@ -18,6 +18,8 @@ import (
 const (
 	// ResourceVF are the VFs beside the exclusive CPUs.
 	ResourceVF = "tailgate.test/sf_vf"
+	// ResourceX2 are the same VFs in the cluster of the tutorials; see Options.Workers.
+	ResourceX2 = "openshift.io/sf_x2_vf"
 	// ResourceVFFar are VFs on the other NUMA node. A pod with exclusive CPUs that requests one is not admitted
 	// (TopologyAffinityError).
 	ResourceVFFar = "tailgate.test/sf_vf_far"

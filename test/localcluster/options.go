@@ -16,6 +16,9 @@ type Options struct {
 	Number int
 	// Lab makes the nodes guests: emulated machines with their own kernels and network cards; see docs/internals/lab.md.
 	Lab bool
+	// Workers names the nodes worker-1 and worker-2 and the resource of the first VFs ResourceX2, as the tutorials do. Such a cluster
+	// runs beside the others and has no number.
+	Workers bool
 	// Images are tarballs that the guests of the lab get in addition to the sandbox image. Up puts them onto the disks that it makes,
 	// which takes less time than Load.
 	Images []string
@@ -29,9 +32,15 @@ const maxClusters = 4
 // labSite is the site of the lab, which runs beside the other clusters.
 const labSite = site(maxClusters)
 
+// workersSite is the site of the cluster of the tutorials, which runs beside the other clusters.
+const workersSite = labSite + 1
+
 func (o Options) site() site {
-	if o.Lab {
+	switch {
+	case o.Lab:
 		return labSite
+	case o.Workers:
+		return workersSite
 	}
 	return site(o.Number)
 }
