@@ -17,7 +17,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -54,8 +53,6 @@ type workers struct {
 	assets, helm, chart string
 	// fragment is the last block of YAML of the page, which the editor adds to what it edits.
 	fragment string
-	// limit is the gate's limit, once a run has shown the median of the VFs; 0: none has.
-	limit time.Duration
 
 	mu sync.Mutex
 	// built holds the images that docker has built, by tag.
@@ -109,14 +106,6 @@ func newWorkers(ctx context.Context) *workers {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kubelet-config"}, Data: map[string]string{"kubelet": string(config)},
 	})).To(Succeed())
 	return w
-}
-
-// lengthenCable makes the delay of the cable, not the speed of the CPUs, decide about a comparison. A first one allows for 8 % between boots.
-func (w *workers) lengthenCable() (restore func()) {
-	GinkgoHelper()
-	cable, err := localcluster.NewLongCable(w.options, cableDelay)
-	Expect(err).NotTo(HaveOccurred())
-	return sync.OnceFunc(func() { Expect(cable.Close()).To(Succeed()) })
 }
 
 // installPrograms puts the stand-ins before the programs of this machine, and starts to answer them.
