@@ -44,7 +44,7 @@ var suites = []suite{
 	{name: "localcluster", packages: []string{"./test/localcluster", "./test/localcluster/look", "./test/container"},
 		args: []string{"-count=1", "-timeout=30m", "-tags=e2e"}, verbose: true},
 	{name: "e2e", ginkgo: true, packages: []string{"./test/e2e"}, args: []string{"--timeout=2h", "--tags=e2e"}, verbose: true,
-		clusters: 4, prepare: fresh},
+		labels: "!tutorial", clusters: 4, prepare: fresh},
 
 	// These are not part of make test.
 	{name: "lab", ginkgo: true, packages: []string{"./test/e2e"}, args: []string{"--timeout=120m", "--tags=e2e"}, verbose: true,
@@ -101,7 +101,7 @@ func (s suite) command(o options, file string, only *test) ([]string, error) {
 	if s.ginkgo {
 		procs, focus, labels := cmp.Or(s.procs, runtime.GOMAXPROCS(0)), o.focus, s.labels
 		if s.clusters > 0 {
-			procs, labels = cmp.Or(o.procs, min(procs, s.clusters)), o.labels
+			procs, labels = cmp.Or(o.procs, min(procs, s.clusters)), cmp.Or(o.labels, s.labels)
 		}
 		if only != nil {
 			procs, focus = 1, only.Run
