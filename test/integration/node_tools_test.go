@@ -5,11 +5,13 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -51,9 +53,28 @@ func (r readinessRule) taints(n *corev1.Node) bool {
 // upgradePlan holds the fields of a Plan of the system-upgrade-controller that are used here.
 type upgradePlan struct {
 	Spec struct {
-		Concurrency  int
-		NodeSelector struct{ MatchLabels map[string]string }
-		Prepare      *struct{ Command []string }
+		Concurrency        int
+		Version            string
+		NodeSelector       metav1.LabelSelector
+		Prepare            *struct{ Command []string }
+		Cordon             bool
+		Drain              *struct{ Force bool }
+		PostCompleteDelay  metav1.Duration
+		PostCompleteLabels map[string]string
+	}
+}
+
+// complete changes a node as the system-upgrade-controller does when the Job of the node has been complete for a time: handleJobs of
+// handle_batch.go, v0.20. The controller uncordons the node at once, and adds the labels after the delay, in one write of the node.
+func (p upgradePlan) complete(n *corev1.Node, since time.Duration) {
+	if since >= p.Spec.PostCompleteDelay.Duration {
+		for key, value := range p.Spec.PostCompleteLabels {
+			n.Labels[key] = strings.ReplaceAll(value, "$(LATEST_VERSION)", p.Spec.Version)
+		}
+		n.Labels["plan.upgrade.cattle.io/upgrade-fast-nodes"] = "hash"
+	}
+	if p.Spec.Cordon || p.Spec.Drain != nil {
+		n.Spec.Unschedulable = false
 	}
 }
 
@@ -61,9 +82,12 @@ type upgradePlan struct {
 // works on keep their place as long as they are selected. done holds the nodes that have the label of the plan's hash. The Job of a
 // node that is no longer selected is deleted (handle_batch.go), and when no node is left, the Plan is complete (handle_upgrade.go).
 func (p upgradePlan) applying(nodes []*corev1.Node, before, done []string) []string {
+	GinkgoHelper()
+	chosen, err := metav1.LabelSelectorAsSelector(&p.Spec.NodeSelector)
+	Expect(err).NotTo(HaveOccurred())
 	var candidates, selected []string
 	for _, n := range nodes {
-		if labels.SelectorFromSet(p.Spec.NodeSelector.MatchLabels).Matches(labels.Set(n.Labels)) && !slices.Contains(done, n.Name) {
+		if chosen.Matches(labels.Set(n.Labels)) && !slices.Contains(done, n.Name) {
 			candidates = append(candidates, n.Name)
 		}
 	}
@@ -143,6 +167,9 @@ var _ = Describe("The system-upgrade-controller, simulated,", func() {
 		Expect(upgrade.Spec.Concurrency).To(Equal(1))
 		before := []*corev1.Node{label("a", "true", ""), label("b", "true", "")}
 		Expect(upgrade.applying(before, nil, nil)).To(Equal([]string{"a"}))
+		server := label("server", "true", "")
+		server.Labels["node-role.kubernetes.io/control-plane"] = "true"
+		Expect(upgrade.applying([]*corev1.Node{server}, nil, nil)).To(BeEmpty())
 		during := []*corev1.Node{label("a", "false", ""), label("b", "true", "")}
 		Expect(upgrade.applying(during, []string{"a"}, nil)).To(Equal([]string{"a"}))
 		Expect(upgrade.applying(during, []string{"a"}, []string{"a"})).To(Equal([]string{"b"}), "where prepare holds it")
@@ -150,6 +177,41 @@ var _ = Describe("The system-upgrade-controller, simulated,", func() {
 		By("which a selector with the gate's label would not: the next node is begun under the first")
 		upgrade.Spec.NodeSelector.MatchLabels[v1alpha1.NodeLabelVerified] = "true"
 		Expect(upgrade.applying(during, []string{"a"}, nil)).To(Equal([]string{"b"}))
+	})
+
+	It("uncordons the node that it has upgraded only when that has passed", func(ctx SpecContext) {
+		upgrade, after := plans()
+		Expect(upgrade.Spec.PostCompleteDelay.Duration).To(Equal(time.Minute))
+		Expect(after.Spec.Prepare).To(Equal(upgrade.Spec.Prepare), "a label is unchanged while no manager runs")
+		w := NewGateWorld(ctx)
+		policies(ctx, w.Namespace)
+		w.Start()
+		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) {
+			s.Template.Spec.Pods = &v1alpha1.PodSettings{Tolerations: []corev1.Toleration{{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}}}
+		}))
+		w.Expect(ctx, w.A, isVerified)
+		controller := as("system:serviceaccount:system-upgrade:system-upgrade")
+		complete := func(since time.Duration) error {
+			n := &corev1.Node{}
+			Expect(k8s.Get(ctx, client.ObjectKey{Name: w.A}, n)).To(Succeed())
+			upgrade.complete(n, since)
+			return controller.Update(ctx, n)
+		}
+		w.ChangeNode(ctx, w.A, func(n *corev1.Node) { n.Spec.Unschedulable = true })
+		w.SlowNode(w.A) // It fails at first, so that the order of events does not depend on how fast it is measured.
+		w.Upgrade(ctx, w.A, "6.1.1")
+		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+		for _, since := range []time.Duration{0, time.Minute} {
+			Eventually(func() error { return complete(since) }).Should(MatchError(ContainSubstring("is not verified, so it stays cordoned")))
+		}
+		w.SamplesFrom(func(*v1alpha1.LatencyBenchmark) int64 { return 10_000 })
+		w.AskVerify(ctx, w.A)
+		w.Expect(ctx, w.A, isVerified)
+		Eventually(func() error { return complete(time.Minute) }).Should(Succeed())
+		n := &corev1.Node{}
+		Expect(k8s.Get(ctx, client.ObjectKey{Name: w.A}, n)).To(Succeed())
+		Expect(n.Spec.Unschedulable).To(BeFalse())
+		Expect(n.Labels).To(And(HaveKeyWithValue("upgraded-to", upgrade.Spec.Version), HaveKey("plan.upgrade.cattle.io/upgrade-fast-nodes")))
 	})
 
 	It("does what comes after the upgrade on nodes that were verified since", func() {

@@ -196,7 +196,8 @@ var _ = Describe("The samples for upgrade tools", func() {
 		Expect(tolerated(multus)).To(BeFalse())
 		patch("taint.yaml", multus, "daemonset", "multus")
 		Expect(tolerated(multus)).To(BeTrue())
-		Expect(tolerated(kured)).To(BeFalse())
+		Expect(tolerated(kured)).To(BeTrue())
+		Expect(kured.Spec.Template.Spec.Tolerations).To(ContainElement(corev1.Toleration{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule}), "of kured itself")
 	})
 })
 
