@@ -392,7 +392,8 @@ func (w workload) threadsOnCPUs() finding {
 		if errMask != nil || errRan != nil {
 			return unknown(expected, t.String()+": its CPUs are not known", "use a kernel that shows them in /proc")
 		}
-		if !mask.IsSubsetOf(allowed) || !ran.IsSubsetOf(allowed) {
+		// The kernel shows where a thread that sleeps ran last, which may be before its CPUs were set.
+		if !mask.IsSubsetOf(allowed) || t.RunNS != 0 && !ran.IsSubsetOf(allowed) {
 			off = append(off, fmt.Sprintf("%s may use %s and ran on %s", t, t.CPUs, t.Ran))
 		}
 	}

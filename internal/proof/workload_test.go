@@ -97,8 +97,16 @@ func TestWorkload(t *testing.T) {
 		"a virtual machine": {func(_ *WorkloadPod, w *result.Workload) {
 			every(w, func(e *result.Evidence) { e.Facts["cpu.hypervisor"] = "yes" })
 		}, "SMTSiblings", v1alpha1.ProofUnknown},
-		"a thread that was moved":     {func(_ *WorkloadPod, w *result.Workload) { w.Threads[3].CPUs = "0" }, "ThreadsOnCPUs", v1alpha1.ProofFailed},
-		"a thread that ran elsewhere": {func(_ *WorkloadPod, w *result.Workload) { w.Threads[3].Ran = "0-1" }, "ThreadsOnCPUs", v1alpha1.ProofFailed},
+		"a thread that was moved": {func(_ *WorkloadPod, w *result.Workload) { w.Threads[3].CPUs = "0" }, "ThreadsOnCPUs", v1alpha1.ProofFailed},
+		"a thread that ran elsewhere": {func(_ *WorkloadPod, w *result.Workload) {
+			w.Threads[3].Ran, w.Threads[3].RunNS = "0-1", 1
+		}, "ThreadsOnCPUs", v1alpha1.ProofFailed},
+		"a thread that ran elsewhere for an unknown time": {func(_ *WorkloadPod, w *result.Workload) {
+			w.Threads[3].Ran, w.Threads[3].RunNS = "0-1", -1
+		}, "ThreadsOnCPUs", v1alpha1.ProofFailed},
+		"a thread that sleeps since its CPUs were set": {func(_ *WorkloadPod, w *result.Workload) {
+			w.Threads[3].Ran, w.Threads[3].RunNS = "0", 0
+		}, "ThreadsOnCPUs", v1alpha1.ProofProved},
 		"a thread on an unknown CPU":  {func(_ *WorkloadPod, w *result.Workload) { w.Threads[3].Ran = "" }, "ThreadsOnCPUs", v1alpha1.ProofUnknown},
 		"no thread":                   {func(_ *WorkloadPod, w *result.Workload) { w.Threads = nil }, "ThreadsOnCPUs", v1alpha1.ProofUnknown},
 		"no thread that stays":        {func(_ *WorkloadPod, w *result.Workload) { w.Threads = nil }, "ThreadsStay", v1alpha1.ProofUnknown},
