@@ -89,7 +89,8 @@ var _ = Describe("A user's program", Label("custom"), needs("an image of its own
 		}).WithTimeout(soon).Should(And(HavePrefix(v1alpha1.ReasonImageForbidden+" spec.custom.image: "), ContainSubstring("--custom-images")))
 	})
 
-	It("gates nodes with the engine of the sample", Label("gate"), func(ctx context.Context) {
+	// Serial, because the command loads the image into the cluster of the first process.
+	It("gates nodes with the engine of the sample", Label("gate"), Serial, func(ctx context.Context) {
 		built := filepath.Join(GinkgoT().TempDir(), "engine")
 		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", built, "./test/engine")
 		build.Dir, build.Env, build.Stdout, build.Stderr = root, environment.Tool(), GinkgoWriter, GinkgoWriter
