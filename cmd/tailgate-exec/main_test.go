@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -11,19 +10,13 @@ import (
 	"testing"
 
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
 
 // inside is what tailgate-exec finds in the container of the pod in the test data, whose cpuset the kubelet has set.
 func inside(t *testing.T) result.Workload {
 	t.Helper()
-	data, err := os.ReadFile("../../internal/proof/testdata/workload.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var w result.Workload
-	if err := json.Unmarshal(data, &w); err != nil {
-		t.Fatal(err)
-	}
+	w := *resulttest.Workload()
 	w.PoolCPUs = ""
 	for n := range w.Interfaces {
 		f := w.Interfaces[n].Facts

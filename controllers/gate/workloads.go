@@ -37,7 +37,6 @@ const (
 	maxPodPages       = 25
 	maxWorkloadOthers = 20
 	maxInspections    = 50 // logs that one look reads; the next look reads the others
-	maxInterfaces     = 8  // as an agent inspects
 	unreadAgain       = 10 * time.Minute
 	inspectionTimeout = 2 * time.Second // of a kubelet
 	maxMessage        = 256             // bytes
@@ -57,6 +56,13 @@ type Workloads struct {
 type inspection struct {
 	pod                types.UID
 	container, require string
+}
+
+// requirement is spec.require of a workload, and what it asks of a pod.
+type requirement struct {
+	text   string
+	pod    proof.WorkloadPod
+	checks []string
 }
 
 // known is what an inspection said, until it is read again; zero: for good.
@@ -104,10 +110,9 @@ type inspections struct {
 }
 
 // workload fills in the status of a workload.
-func (l *inspections) workload(ctx context.Context, w v1alpha1.GateWorkload, status *v1alpha1.WorkloadStatus) error {
-	var required proof.WorkloadPod
-	requirements, err := proof.ParseRequirements(w.Require, &required)
-	if err != nil {
+func (l *inspections) workload(ctx context.Context, w v1alpha1.GateWorkload, status *v1alpha1.WorkloadStatus) (err error) {
+	required := requirement{text: w.Require}
+	if required.checks, err = proof.ParseRequirements(w.Require, &required.pod); err != nil {
 		return fmt.Errorf("require: %w", err)
 	}
 	selector, err := labels.Parse(w.Selector)
@@ -134,7 +139,7 @@ func (l *inspections) workload(ctx context.Context, w v1alpha1.GateWorkload, sta
 			return fmt.Errorf("listing the pods: %w", err)
 		}
 		for i := range list.Items {
-			if err := l.pod(ctx, &list.Items[i], w.Require, required, requirements, status); err != nil {
+			if err := l.pod(ctx, &list.Items[i], required, status); err != nil {
 				return err
 			}
 		}
@@ -149,18 +154,19 @@ func (l *inspections) workload(ctx context.Context, w v1alpha1.GateWorkload, sta
 }
 
 // pod adds a pod to the status of its workload.
-func (l *inspections) pod(
-	ctx context.Context, p *corev1.Pod, require string, required proof.WorkloadPod, requirements []string, status *v1alpha1.WorkloadStatus,
-) error {
+func (l *inspections) pod(ctx context.Context, p *corev1.Pod, required requirement, status *v1alpha1.WorkloadStatus) error {
+	if pods.Ended(p) || p.DeletionTimestamp != nil {
+		return nil
+	}
 	of := client.ObjectKey{Name: v1alpha1.VerificationName(l.gate, p.Spec.NodeName)}
-	if err := l.Client.Get(ctx, of, &v1alpha1.LatencyVerification{}); apierrors.IsNotFound(err) || pods.Ended(p) || p.DeletionTimestamp != nil {
+	if err := l.Client.Get(ctx, of, &v1alpha1.LatencyVerification{}); apierrors.IsNotFound(err) {
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("reading whether node %s is the gate's: %w", p.Spec.NodeName, err)
 	}
 	status.Pods++
 	one := v1alpha1.WorkloadPod{Name: p.Name, NodeName: p.Spec.NodeName}
-	if l.found(ctx, p, require, required, requirements, &one); one.Message == "" && len(one.Failed)+len(one.Unknown) == 0 {
+	if l.found(ctx, p, required, &one); one.Message == "" && len(one.Failed)+len(one.Unknown) == 0 {
 		status.Proved++
 	} else {
 		status.Others = append(status.Others, one)
@@ -169,13 +175,13 @@ func (l *inspections) pod(
 }
 
 // found fills in what the last inspection of a pod says of the requirements.
-func (l *inspections) found(ctx context.Context, p *corev1.Pod, require string, required proof.WorkloadPod, requirements []string, one *v1alpha1.WorkloadPod) {
+func (l *inspections) found(ctx context.Context, p *corev1.Pod, required requirement, one *v1alpha1.WorkloadPod) {
 	target, container, at := lastInspection(p)
 	if target == nil {
 		one.Message = "no inspection since its container started; use kubectl tailgate inspect"
 		return
 	}
-	key := inspection{p.UID, container, require}
+	key := inspection{p.UID, container, required.text}
 	if before, ok := l.before[key]; ok && (before.until.IsZero() || l.Clock.Now().Before(before.until)) {
 		*one, l.read[key] = before.WorkloadPod, before
 		return
@@ -186,7 +192,7 @@ func (l *inspections) found(ctx context.Context, p *corev1.Pod, require string, 
 		return
 	}
 	found, err := l.inspection(ctx, p, container)
-	asked, wrong := required.Of(p, target)
+	asked, wrong := required.pod.Of(p, target)
 	node := &corev1.Node{}
 	if err = cmp.Or(err, wrong, l.Client.Get(ctx, client.ObjectKey{Name: p.Spec.NodeName}, node)); err != nil {
 		one.Message = text.Shorten(text.Line(err.Error()), maxMessage)
@@ -195,7 +201,7 @@ func (l *inspections) found(ctx context.Context, p *corev1.Pod, require string, 
 	}
 	asked.NodeBootID = node.Status.NodeInfo.BootID
 	lines := proof.Workload(asked, *found.Workload)
-	for _, r := range requirements {
+	for _, r := range required.checks {
 		switch proof.Met([]string{r}, lines) {
 		case v1alpha1.VerdictFail:
 			one.Failed = append(one.Failed, r)
@@ -239,8 +245,7 @@ func (r *Workloads) inspection(ctx context.Context, p *corev1.Pod, container str
 	}
 	defer log.Close()
 	found, err := result.ReadInspection(log)
-	w := found.Workload
-	if err == nil && (w == nil || len(w.Interfaces) == 0 || len(w.Interfaces) > maxInterfaces || max(len(w.Threads), len(w.Processes)) > result.MaxThreads) {
+	if err == nil && !found.OfWorkload() {
 		err = errors.New("the inspection is not that of an agent")
 	}
 	return found, err

@@ -1,14 +1,11 @@
 package gate
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -28,25 +25,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
-
-// inspectionLog returns the log of a real inspection.
-func inspectionLog(t *testing.T) string {
-	t.Helper()
-	data, err := os.ReadFile("../../internal/proof/testdata/workload.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	i := result.Inspection{Version: result.InspectionVersion, Workload: &result.Workload{}}
-	if err := json.Unmarshal(data, i.Workload); err != nil {
-		t.Fatal(err)
-	}
-	var log bytes.Buffer
-	if err := i.Write(&log); err != nil {
-		t.Fatal(err)
-	}
-	return log.String()
-}
 
 // TestWorkloads follows the status of a gate while its pods are inspected, restart, move and end.
 func TestWorkloads(t *testing.T) {
@@ -128,7 +108,7 @@ func TestWorkloads(t *testing.T) {
 				}
 				log := test.log
 				if log == "" {
-					log = inspectionLog(t)
+					log = resulttest.InspectionLog(resulttest.Workload())
 				}
 				return io.NopCloser(strings.NewReader(log)), test.err
 			}}

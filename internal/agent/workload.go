@@ -27,7 +27,7 @@ import (
 var window = time.Second // in which the events of a workload are counted
 
 const (
-	// maxInspected bounds a pod's interfaces, workloadMemory the agent's heap, a part of the pod's.
+	// maxInspected bounds the processes that are looked at, workloadMemory the agent's heap, a part of the pod's.
 	maxInspected   = 8
 	workloadMemory = 8 << 20
 )
@@ -324,7 +324,7 @@ func (i Inspector) interfaces() []net.Interface {
 	if err != nil || len(all) == 0 {
 		return []net.Interface{{}}
 	}
-	return all[:min(len(all), maxInspected)]
+	return all[:min(len(all), result.MaxInterfaces)]
 }
 
 // directed returns the folders of the interrupts that may be delivered to CPUs.

@@ -207,10 +207,10 @@ func (c *inspectCall) watched(stdout io.Writer, one inspected, before map[string
 		return json.NewEncoder(stdout).Encode(one)
 	}
 	var out bytes.Buffer
-	if len(before) == 0 {
+	first := len(before) == 0
+	if first {
 		out.Write(inspectTable([]inspected{one}))
 	}
-	first := len(before) == 0
 	for _, l := range one.Lines {
 		key, _, _ := strings.Cut(l.Found, ": ") // a check has a line for each interface
 		if !slices.ContainsFunc(one.Workload.Interfaces, func(e result.Evidence) bool { return e.Interface == key }) {
@@ -440,7 +440,7 @@ func (c *inspectCall) inspect(ctx context.Context, pod *corev1.Pod, see func(ins
 	}
 	var first *proof.WorkloadLine
 	look := func(found result.Inspection) error {
-		if found.Workload == nil || len(found.Workload.Interfaces) == 0 {
+		if !found.OfWorkload() {
 			return fmt.Errorf("image %s has an agent of another version; use the bench image of this release", c.image)
 		}
 		known, err := c.workloadPod(ctx, pod, target)

@@ -2,9 +2,7 @@ package cli
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
 
 var feed = types.NamespacedName{Namespace: "perf", Name: "feed"}
@@ -25,18 +24,6 @@ var feed = types.NamespacedName{Namespace: "perf", Name: "feed"}
 // withFeed is a cluster with a running pod that the log of a real inspection describes.
 func withFeed(t *testing.T) *apiServer {
 	t.Helper()
-	data, err := os.ReadFile("../proof/testdata/workload.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	i := result.Inspection{Version: result.InspectionVersion, Workload: &result.Workload{}}
-	if err := json.Unmarshal(data, i.Workload); err != nil {
-		t.Fatal(err)
-	}
-	var log bytes.Buffer
-	if err := i.Write(&log); err != nil {
-		t.Fatal(err)
-	}
 	one := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1"), corev1.ResourceMemory: resource.MustParse("64Mi")}
 	pod := &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Namespace: feed.Namespace, Name: feed.Name, UID: "u", Labels: map[string]string{"app": "feed"}},
@@ -49,7 +36,7 @@ func withFeed(t *testing.T) *apiServer {
 	s := newCluster(t)
 	s.managerArgs = []string{"--bench-image=bench"}
 	s.pods = map[types.NamespacedName]*corev1.Pod{feed: pod}
-	s.logs = map[types.NamespacedName]string{feed: log.String()}
+	s.logs = map[types.NamespacedName]string{feed: resulttest.InspectionLog(resulttest.Workload())}
 	s.kubeletSummary = summaryOf(2.6e6, time.Now())
 	s.kubelet = endedAs(corev1.ContainerStateTerminated{})
 	return s

@@ -3,8 +3,6 @@ package cli
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,28 +12,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
 
 // looks is the log of an agent that repeats its inspection. Each change is that of a look.
 func looks(t *testing.T, changes ...func(*result.Workload)) string {
-	t.Helper()
-	data, err := os.ReadFile("../proof/testdata/workload.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var log bytes.Buffer
+	var all []*result.Workload
 	for n, change := range changes {
-		i := result.Inspection{Version: result.InspectionVersion, Workload: &result.Workload{}}
-		if err := json.Unmarshal(data, i.Workload); err != nil {
-			t.Fatal(err)
-		}
-		i.Workload.Time = time.Date(2026, 11, 29, 9, 0, 10*n, 0, time.UTC)
-		change(i.Workload)
-		if err := i.Write(&log); err != nil {
-			t.Fatal(err)
-		}
+		w := resulttest.Workload()
+		w.Time = time.Date(2026, 11, 29, 9, 0, 10*n, 0, time.UTC)
+		change(w)
+		all = append(all, w)
 	}
-	return log.String()
+	return resulttest.InspectionLog(all...)
 }
 
 func TestInspectWatch(t *testing.T) {
@@ -162,13 +151,13 @@ func TestInspectWatchIsInterrupted(t *testing.T) {
 
 func TestInspectWatchRefuses(t *testing.T) {
 	for args, want := range map[string]string{
-		"--watch=1s":                      "give an interval of 5s or more, and 1h0m0s or less as a whole",
-		"--watch=-1s":                     "interval",
-		"--watch --watch-for 2h":          "1h0m0s or less",
-		"--watch=1m --watch-for 30s":      "interval",
-		"--watch-for 1m":                  "belongs to --watch",
-		"--watch --watch-for -1m":         "interval",
-		"--watch --timeout 10s -c nobody": `no container "nobody"`,
+		"--watch=1s":                    "give an interval of 5s or more, and 1h0m0s or less as a whole",
+		"--watch=-1s":                   "interval",
+		"--watch --watch-for 2h":        "1h0m0s or less",
+		"--watch=1m --watch-for 30s":    "interval",
+		"--watch-for 1m":                "belongs to --watch",
+		"--watch --watch-for -1m":       "interval",
+		"--watch --timeout 10s -c none": `no container "none"`,
 	} {
 		t.Run(args, func(t *testing.T) {
 			s := withFeed(t)

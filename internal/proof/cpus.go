@@ -379,11 +379,16 @@ func (w workload) cpusExclusive() finding {
 
 const maxThreadsNamed = 3
 
+const noThread = "no thread was seen"
+
 func (w workload) threadsOnCPUs() finding {
 	expected := "every thread may use, and uses, only CPUs " + orNotKnown(w.own.CPUsAllowed)
 	allowed, err := result.ParseCPUs(w.own.CPUsAllowed)
 	if err != nil {
 		return unknown(expected, notKnown, visible)
+	}
+	if len(w.Threads) == 0 {
+		return unknown(expected, noThread, visible)
 	}
 	var off []string
 	for _, t := range w.Threads {
@@ -402,7 +407,7 @@ func (w workload) threadsOnCPUs() finding {
 	case len(off) > 0:
 		return failed(expected, text.List(off, maxThreadsNamed, "; "),
 			"find out who moved the thread: an administrator (taskset, cset), a daemon (irqbalance, tuned) or another cgroup; start the pod again")
-	case w.Omitted > 0 || len(w.Threads) == 0:
+	case w.Omitted > 0:
 		return unknown(expected, fmt.Sprintf("%s, and %d threads that were not inspected", found, w.Omitted), fmt.Sprintf("at most %d threads are inspected", result.MaxThreads))
 	case len(w.Elsewhere) > 0 && !w.pod.SharesProcesses:
 		return unknown(expected, found+", and processes in other cgroups: "+text.List(w.Elsewhere, maxThreadsNamed, ", "),
@@ -420,7 +425,7 @@ func (w workload) threadsStay() finding {
 	var moved []string
 	uncounted := w.Omitted
 	if len(w.Threads) == 0 {
-		return unknown(expected, "no thread was seen", visible)
+		return unknown(expected, noThread, visible)
 	}
 	for _, t := range w.Threads {
 		switch {

@@ -1,28 +1,20 @@
 package proof
 
 import (
-	"encoding/json"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/test/resulttest"
 )
 
 // right is what an agent found on a local cluster of a Guaranteed pod with one CPU and one VF at net1; other programs of the machine left
 // its CPU alone, its memory is on the node of its CPU, and nothing hides SMT siblings.
 func right(t *testing.T) (WorkloadPod, result.Workload) {
 	t.Helper()
-	data, err := os.ReadFile("testdata/workload.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var w result.Workload
-	if err := json.Unmarshal(data, &w); err != nil {
-		t.Fatal(err)
-	}
+	w := *resulttest.Workload()
 	w.Memory = map[string]int64{"1": 4096}
 	for n := range w.Interfaces {
 		w.Interfaces[n].Facts["cpu.hypervisor"] = "no"

@@ -132,6 +132,15 @@ type Workload struct {
 
 const MaxThreads = 4096
 
+// MaxInterfaces bounds the interfaces of an inspected pod.
+const MaxInterfaces = 8
+
+// OfWorkload reports whether an inspection has a workload within the bounds of an agent.
+func (i Inspection) OfWorkload() bool {
+	w := i.Workload
+	return w != nil && len(w.Interfaces) > 0 && len(w.Interfaces) <= MaxInterfaces && max(len(w.Threads), len(w.Processes)) <= MaxThreads
+}
+
 // Process is of the container. Look is nil if its memory map and descriptors are hidden.
 type Process struct {
 	PID  int    `json:"pid"`

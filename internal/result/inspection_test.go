@@ -53,3 +53,22 @@ func framedAs(t *testing.T, what string, version int, content []byte) string {
 	}
 	return fmt.Sprint(&b)
 }
+
+// TestOfWorkload: an inspection of the node, and one with more than an agent finds, are not those of a workload.
+func TestOfWorkload(t *testing.T) {
+	for name, c := range map[string]struct {
+		w    *Workload
+		want bool
+	}{
+		"of a node":           {nil, false},
+		"without interfaces":  {&Workload{}, false},
+		"the bounds":          {&Workload{Interfaces: make([]Evidence, MaxInterfaces), Threads: make([]Thread, MaxThreads), Processes: make([]Process, MaxThreads)}, true},
+		"too many interfaces": {&Workload{Interfaces: make([]Evidence, MaxInterfaces+1)}, false},
+		"too many threads":    {&Workload{Interfaces: make([]Evidence, 1), Threads: make([]Thread, MaxThreads+1)}, false},
+		"too many processes":  {&Workload{Interfaces: make([]Evidence, 1), Processes: make([]Process, MaxThreads+1)}, false},
+	} {
+		if got := (Inspection{Workload: c.w}).OfWorkload(); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
