@@ -31,6 +31,13 @@ func TestInspectWatch(t *testing.T) {
 	same := func(*result.Workload) {}
 	moved := func(w *result.Workload) { w.Threads[0].CPUs = "0-1" }
 	shared := func(w *result.Workload) { w.PoolCPUs = "0-1" }
+	replaced := func(w *result.Workload) {
+		for n := range w.Interfaces {
+			if own := &w.Interfaces[n]; own.Interface == "net1" {
+				own.Interface, own.Facts["nic.carrier"] = "net2", "0"
+			}
+		}
+	}
 	running := func(p *corev1.Pod) {
 		for _, c := range p.Spec.EphemeralContainers {
 			p.Status.EphemeralContainerStatuses = []corev1.ContainerStatus{{Name: c.Name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
@@ -64,6 +71,10 @@ func TestInspectWatch(t *testing.T) {
 		"a later look alone proves no exclusive CPUs": {
 			args: "--require CPUsExclusive", changes: []func(*result.Workload){shared, same}, followed: ended, code: exitFail,
 			says: []string{"Failed   CPUsExclusive"}, never: ", was ",
+		},
+		"another interface replaces one": {
+			changes: []func(*result.Workload){same, replaced}, followed: ended,
+			says: []string{"Link: Failed, was not there: net2: down"}, never: ", was Proved", // of net1, which is not there any more
 		},
 		"without requirements": {changes: []func(*result.Workload){same, moved}, followed: ended, says: []string{"ThreadsOnCPUs: Failed, was Proved"}},
 		"JSON": {
