@@ -203,6 +203,7 @@ func (l *inspections) found(ctx context.Context, p *corev1.Pod, required require
 	lines := proof.Workload(asked, *found.Workload)
 	for _, r := range required.checks {
 		switch proof.Met([]string{r}, lines) {
+		case v1alpha1.VerdictPass:
 		case v1alpha1.VerdictFail:
 			one.Failed = append(one.Failed, r)
 		case v1alpha1.VerdictInconclusive:

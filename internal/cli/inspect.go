@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -201,30 +199,6 @@ func (c *inspectCall) run(ctx context.Context, args []string, stdout, stderr io.
 	return ended{code: code}
 }
 
-// watched prints a look: whole as JSON, or the first as a table and of later ones what changed.
-func (c *inspectCall) watched(stdout io.Writer, one inspected, before map[string]v1alpha1.ProofState) error {
-	if c.form == "json" {
-		return json.NewEncoder(stdout).Encode(one)
-	}
-	var out bytes.Buffer
-	first := len(before) == 0
-	if first {
-		out.Write(inspectTable([]inspected{one}))
-	}
-	for _, l := range one.Lines {
-		key, _, _ := strings.Cut(l.Found, ": ") // a check has a line for each interface
-		if !slices.ContainsFunc(one.Workload.Interfaces, func(e result.Evidence) bool { return e.Interface == key }) {
-			key = ""
-		}
-		key += l.Check
-		if was := cmp.Or(before[key], "not there"); !first && was != l.State {
-			fmt.Fprintf(&out, "%s %s/%s %s: %s, was %s: %s\n", one.Workload.Time.Local().Format(time.TimeOnly), one.Namespace, one.Pod, l.Check, l.State, was, l.Found)
-		}
-		before[key] = l.State
-	}
-	return emit(stdout, out.Bytes(), nil)
-}
-
 // targets returns the pods that are named, those of named workloads, or those of the selector.
 func (c *inspectCall) targets(ctx context.Context, namespace string, args []string) (all []corev1.Pod, err error) {
 	if c.selector != "" {
@@ -360,46 +334,6 @@ const (
 	maxThreadRows  = 20 // of the threads that moved or ran most
 )
 
-func inspectTable(all []inspected) []byte {
-	var out bytes.Buffer
-	for n, r := range all {
-		if n > 0 {
-			out.WriteByte('\n')
-		}
-		fmt.Fprintf(&out, "pod %s/%s, container %s, on %s; inspected by %s, which stays in the pod's list\n", r.Namespace, r.Pod, r.Container, r.Node, r.Ephemeral)
-		for _, l := range r.Lines {
-			fmt.Fprintf(&out, "  %-8s %-15s %s\n", l.State, l.Check, l.Found)
-			if l.Advice != "" {
-				fmt.Fprintf(&out, "  %-24s expected: %s\n  %-24s to do: %s\n", "", l.Expected, "", l.Advice)
-			}
-		}
-		threads := slices.SortedStableFunc(slices.Values(r.Workload.Threads), func(a, b result.Thread) int {
-			return cmp.Or(cmp.Compare(b.Migrations, a.Migrations), cmp.Compare(b.RunNS, a.RunNS))
-		})
-		rows := text.NewColumns(&out, 0)
-		fmt.Fprintln(rows, "  THREAD\tNAME\tMAY USE\tRAN ON\tMIGRATIONS\tRAN")
-		shown := min(len(threads), maxThreadRows)
-		for _, t := range threads[:shown] {
-			moved, ran := "not known", "not known"
-			if t.Migrations >= 0 {
-				moved = fmt.Sprint(t.Migrations)
-			}
-			if t.RunNS >= 0 {
-				ran = time.Duration(t.RunNS).Round(time.Millisecond).String()
-			}
-			fmt.Fprintf(rows, "  %d\t%s\t%s\t%s\t%s\t%s\n", t.TID, t.Name, t.CPUs, t.Ran, moved, ran)
-		}
-		_ = rows.Flush() // a buffer takes all
-		if more := len(threads) - shown + r.Workload.Omitted; more > 0 {
-			fmt.Fprintf(&out, "  and %d others (-o json)\n", more)
-		}
-		if r.Outcome != "" {
-			fmt.Fprintf(&out, "  %s\n", r.Outcome)
-		}
-	}
-	return out.Bytes()
-}
-
 // inspect inspects a pod once or, in a watch, again and again, and passes on what each look found.
 func (c *inspectCall) inspect(ctx context.Context, pod *corev1.Pod, see func(inspected) error) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout+c.length+min(c.timeout, c.length)) // the last look may take long
@@ -470,49 +404,6 @@ func (c *inspectCall) inspect(ctx context.Context, pod *corev1.Pod, see func(ins
 	return c.follow(ctx, pod, own, stays, look)
 }
 
-// follow passes on each inspection in an agent's log until it ends, also after a connection breaks,
-// or if the kubelet provides the log a moment later.
-func (c *inspectCall) follow(ctx context.Context, pod *corev1.Pod, own string, stays func() (bool, error), look func(result.Inspection) error) error {
-	var latest time.Time
-	seen, problem := false, result.ErrMissing
-	for tries := 4; tries > 0; {
-		over, err := stays()
-		if err != nil {
-			return err
-		}
-		if over {
-			tries--
-		}
-		log, err := c.log(ctx, client.ObjectKeyFromObject(pod), own, true)
-		if apierrors.IsForbidden(err) {
-			return err
-		} else if problem = err; err != nil {
-			continue
-		}
-		for found, err := range result.Inspections(log) {
-			switch {
-			case err != nil:
-				problem = err
-				continue
-			case seen && found.Workload != nil && !found.Workload.Time.After(latest):
-				continue
-			}
-			now := &corev1.Pod{}
-			if err = c.api.Get(ctx, client.ObjectKeyFromObject(pod), now); err == nil {
-				*pod = *now
-			} // else stays reports what lasts
-			if err = look(found); err != nil {
-				return err
-			}
-			seen, latest = true, found.Workload.Time
-		}
-		if _ = log.Close(); over && seen {
-			return nil
-		}
-	}
-	return fmt.Errorf("reading the inspection: %w; is %s a Tailgate bench image?", cmp.Or(problem, result.ErrMissing), c.image)
-}
-
 const (
 	// usageAge bounds a usage's age: a kubelet measures every 10 to 15 s, and is asked as often.
 	usageAge = 45 * time.Second
@@ -577,41 +468,6 @@ func (c *inspectCall) memoryOf(ctx context.Context, pod *corev1.Pod) (used int64
 		}
 	}
 	return 0, at, errors.New("neither the metrics API nor the kubelet knows it")
-}
-
-func (c *inspectCall) await(ctx context.Context, pod *corev1.Pod, own string) (over bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	last := "the kubelet has not started it"
-	if slices.ContainsFunc(pod.Status.EphemeralContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == own && s.State.Running != nil }) {
-		last = "the agent still runs, as beside a program that leaves it no CPU time"
-	}
-	for pause(ctx, inspectPoll) {
-		if err := c.api.Get(ctx, client.ObjectKeyFromObject(pod), pod); apierrors.IsNotFound(err) {
-			return true, errors.New("the pod was deleted during the inspection")
-		} else if err != nil {
-			last = oneLine(err)
-			continue
-		}
-		for _, s := range pod.Status.EphemeralContainerStatuses {
-			switch end, waiting := s.State.Terminated, s.State.Waiting; {
-			case s.Name != own:
-			case end != nil && end.ExitCode == 0:
-				return true, nil
-			case end != nil:
-				t, _ := result.ParseTermination(end.Message) // or the message is not the agent's
-				return true, fmt.Errorf("the agent ended with exit code %d (%s): %s", end.ExitCode, end.Reason, text.OneLine(cmp.Or(t.Message, end.Message, "without a message"), 400))
-			case waiting != nil:
-				last = text.OneLine(waiting.Reason+": "+waiting.Message, 400)
-				if slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}, waiting.Reason) {
-					return true, fmt.Errorf("image %s cannot be pulled, for which only the pod's own imagePullSecrets count: %s", c.image, last)
-				}
-			default:
-				return false, nil
-			}
-		}
-	}
-	return true, fmt.Errorf("no inspection within %s (%s); raise --timeout, or see kubectl describe pod", c.timeout, last)
 }
 
 func (c *inspectCall) workloadPod(ctx context.Context, pod *corev1.Pod, target *corev1.Container) (proof.WorkloadPod, error) {

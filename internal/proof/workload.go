@@ -33,7 +33,7 @@ const (
 	Like          = "Like"
 )
 
-// WorkloadLine's Advice says what repairs it or, if it is Unknown, would make it provable.
+// WorkloadLine has Advice, which says what repairs it or, if it is Unknown, would make it provable.
 type WorkloadLine struct {
 	v1alpha1.ProofLine
 	Advice string `json:"advice,omitempty"`
@@ -391,7 +391,7 @@ var neverProved = []string{
 	v1alpha1.ProofCPUIsolated, Frequency, IdleStates, Mitigations, v1alpha1.ProofHypervisor, v1alpha1.ProofDriver, v1alpha1.ProofFirmware, v1alpha1.ProofAcceleration,
 }
 
-// Met: Pass if each requirement has lines, all Proved; Fail if one Failed; else Inconclusive.
+// Met returns Pass if each requirement has lines, all Proved; Fail if one Failed; else Inconclusive.
 func Met(requirements []string, lines []WorkloadLine) v1alpha1.VerdictOutcome {
 	outcome := v1alpha1.VerdictPass
 	for _, r := range requirements {
