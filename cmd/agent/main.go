@@ -52,11 +52,15 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout 
 	case "unverified":
 		return errors.New("the latency of the node is not verified")
 	case "inspect":
-		err := inspect(ctx, inspector(getenv), getenv(plan.EnvContainer), args[1:], stdout)
-		if err != nil {
+		i, container := inspector(getenv), getenv(plan.EnvContainer)
+		if getenv(plan.EnvView) == plan.ViewNode {
+			return agent.Enter(container)
+		}
+		err := inspect(ctx, i, container, args[1:], stdout)
+		if err != nil && !i.FromNode { // whose /dev is the node's
 			return errors.Join(err, result.Termination{Reason: v1alpha1.OutcomeAgentFailed, Message: err.Error()}.WriteFile(terminationLog))
 		}
-		return nil
+		return err
 	case "answer":
 		return inspector(getenv).Answer(ctx)
 	case v1alpha1.RoleClient, v1alpha1.RoleServer:
@@ -116,6 +120,6 @@ func inspect(ctx context.Context, i agent.Inspector, container string, watch []s
 func inspector(getenv func(string) string) agent.Inspector {
 	return agent.Inspector{
 		Node: getenv(plan.EnvNode), PodIP: getenv(plan.EnvPodIP), Interface: getenv(plan.EnvInterface), Peer: getenv(plan.EnvPeer),
-		Environ: os.Environ(), Root: "/",
+		Environ: os.Environ(), Root: "/", FromNode: getenv(plan.EnvView) == plan.ViewEntered,
 	}
 }

@@ -32,6 +32,9 @@ func (h host) cgroups(controller, file2, file1 string) (dirs []string, version s
 }
 
 func (h host) cgroupDir(controller string) (dir, top string) {
+	if h.node {
+		return cgroupDir(h.read("proc/self/mountinfo"), h.read(h.proc("cgroup")), controller)
+	}
 	dir, top = cgroupDir(h.read(h.proc("mountinfo")), h.read(h.proc("cgroup")), controller)
 	if h.pid != 0 && dir != "" {
 		dir, top = filepath.Join(h.proc("root"), dir), filepath.Join(h.proc("root"), top)

@@ -105,10 +105,10 @@ func mappedOnload(maps io.Reader) (string, error) {
 	return "", cmp.Or(lines.Err(), err)
 }
 
-// stacks adds the events of a process group's Onload stacks to grown, and returns their IDs. A line
+// stacks adds the events of the Onload stacks of own processes to grown, and returns their IDs. A line
 // of /proc/driver/onload/stacks (since 8.1; efab_stacks_seq_show) has ID, process (0 if hidden)
 // and, last, rx_evs and tx_evs. A server's stack is as old as its process: it counts the cell.
-func (h host) stacks(group int, grown map[string]int64) (ids []int) {
+func (h host) stacks(own func(pid int) bool, grown map[string]int64) (ids []int) {
 	for l := range strings.Lines(h.read("proc/driver/onload/stacks")) {
 		fields := strings.Fields(l)
 		if len(fields) < 5 {
@@ -118,7 +118,7 @@ func (h host) stacks(group int, grown map[string]int64) (ids []int) {
 		if err != nil || pid <= 0 {
 			continue // the heading, or a stack whose process cannot be seen
 		}
-		if g, err := unix.Getpgid(pid); err != nil || g != group {
+		if !own(pid) {
 			continue
 		}
 		in, errIn := strconv.ParseInt(fields[len(fields)-2], 10, 64)
@@ -132,6 +132,14 @@ func (h host) stacks(group int, grown map[string]int64) (ids []int) {
 		}
 	}
 	return ids
+}
+
+// inGroup returns whether a process is in a process group.
+func inGroup(group int) func(int) bool {
+	return func(pid int) bool {
+		g, err := unix.Getpgid(pid)
+		return err == nil && g == group
+	}
 }
 
 // lookBegun inspects the tool's server when it is ready and the dynamic linker done. It kills a
@@ -150,7 +158,7 @@ func (e *endpoint) lookBegun(p *process, protocol v1alpha1.Protocol) error {
 	names, err := host{root: e.Root}.unknownSettings(l.Library, e.Task.Env)
 	if err != nil || len(names) == 0 {
 		// Gathered once, before the client starts: some servers end with their client.
-		if ids := (host{root: e.Root}).stacks(p.cmd.Process.Pid, map[string]int64{}); len(ids) > 0 && e.stack == nil {
+		if ids := (host{root: e.Root}).stacks(inGroup(p.cmd.Process.Pid), map[string]int64{}); len(ids) > 0 && e.stack == nil {
 			e.stack = stackFacts(ids[0])
 		}
 		return nil // A library that cannot be read has no settings to compare with.
@@ -166,7 +174,7 @@ func (e *endpoint) lookEnded(p *process) {
 	}
 	p.path.Ended = host{root: e.Root}.look(p.cmd.Process.Pid, p.protocol)
 	p.stackEvents = map[string]int64{}
-	for _, id := range (host{root: e.Root}).stacks(p.cmd.Process.Pid, p.stackEvents) {
+	for _, id := range (host{root: e.Root}).stacks(inGroup(p.cmd.Process.Pid), p.stackEvents) {
 		if out, err := dumpStack(id, "dump"); err == nil {
 			addSockets(p.stackEvents, out, p.protocol)
 		}

@@ -207,12 +207,12 @@ func TestStacks(t *testing.T) {
 		fmt.Sprintf("3: %d 65532 12 3 4 9 21 22\n", os.Getpid()) +
 		"1: 0 65532 12 3 4 1000 1000\n2: 1 0 12 3 4 5000 5000\n4:\n"
 	got := map[string]int64{}
-	ids := fakeRoot(t, map[string]string{"proc/driver/onload/stacks": table}).stacks(own, got)
+	ids := fakeRoot(t, map[string]string{"proc/driver/onload/stacks": table}).stacks(inGroup(own), got)
 	if diff := cmp.Diff(map[string]int64{"stack.in": 426, "stack.out": 423}, got); diff != "" || !slices.Equal(ids, []int{0, 3}) {
 		t.Errorf("stacks %v, -want +got:\n%s", ids, diff)
 	}
 	got = map[string]int64{}
-	if ids := (fakeRoot(t, nil).stacks(own, got)); len(got) != 0 || len(ids) != 0 {
+	if ids := (fakeRoot(t, nil).stacks(inGroup(own), got)); len(got) != 0 || len(ids) != 0 {
 		t.Errorf("without Onload: %v, %v", ids, got)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math"
 	"net"
+	"os"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -36,7 +37,7 @@ const (
 // no file that stops a process: neither smaps nor numa_maps.
 func (i Inspector) Workload(container string) (result.Inspection, error) {
 	debug.SetMemoryLimit(workloadMemory)
-	h := host{root: i.Root}
+	h := host{root: i.Root, node: i.FromNode}
 	_, pool, err := h.cpusAllowed()
 	if err != nil {
 		return result.Inspection{}, err
@@ -46,7 +47,7 @@ func (i Inspector) Workload(container string) (result.Inspection, error) {
 	if err != nil {
 		return result.Inspection{}, err
 	}
-	w.Elsewhere = elsewhere
+	w.Elsewhere, w.FromNode = elsewhere, i.FromNode
 	before := h.threads(pids, w)
 	environ := i.Environ
 	if container != "" {
@@ -68,10 +69,13 @@ func (i Inspector) Workload(container string) (result.Inspection, error) {
 		watches = append(watches, h.watch(iface.Name, cpus...))
 		watches[len(watches)-1].begin()
 	}
+	stackEvents, _ := h.stacksOf(w)
 	time.Sleep(window)
 	for _, one := range watches {
 		one.end()
 	}
+	stackEventsAfter, stacks := h.stacksOf(w)
+	w.StackEvents = growth(stackEvents, stackEventsAfter)
 	if pids, _, err = h.processesOf(container); err != nil {
 		return result.Inspection{}, err
 	}
@@ -98,6 +102,12 @@ func (i Inspector) Workload(container string) (result.Inspection, error) {
 	for n, iface := range interfaces {
 		e := h.workloadEvidence(measuring, cpus, iface, environ)
 		e.Node, e.Address, e.CPUsAllowed, e.AgentCPU, e.Deltas = i.Node, i.PodIP, allowed, unknown, watches[n].deltas()
+		if i.FromNode {
+			delete(e.Facts, "preload-file") // that of the node
+			if len(stacks) > 0 {
+				maps.Copy(e.Facts, stackFacts(stacks[0]))
+			}
+		}
 		w.Interfaces = append(w.Interfaces, e)
 	}
 	return result.Inspection{Version: result.InspectionVersion, Evidence: w.Interfaces[0], Workload: w}, nil
@@ -187,9 +197,9 @@ func (h host) workloadEvidence(measuring int, cpus []int, iface net.Interface, e
 }
 
 // processesOf returns a container's processes, by the name of their cgroup (empty: the agent's
-// own), and those in cgroups of neither.
+// own), and those in its process namespace, but in cgroups of neither.
 func (h host) processesOf(container string) (pids []int, elsewhere []string, err error) {
-	own := h.read("proc/self/cgroup")
+	own, others := h.read("proc/self/cgroup"), []string(nil)
 	for _, dir := range h.glob("proc/[0-9]*") {
 		cgroup := h.read(filepath.Join(dir, "cgroup"))
 		pid, err := strconv.Atoi(filepath.Base(dir))
@@ -197,13 +207,23 @@ func (h host) processesOf(container string) (pids []int, elsewhere []string, err
 		case err != nil, cgroup == "": // it ended
 		case container != "" && strings.Contains(cgroup, container), container == "" && cgroup == own:
 			pids = append(pids, pid)
-		case container != "" && cgroup != own && len(elsewhere) < maxInspected:
-			elsewhere = append(elsewhere, line(fmt.Sprintf("%s (%d)", h.read(filepath.Join(dir, "comm")), pid), maxKey))
+		case container != "" && cgroup != own:
+			others = append(others, dir)
 		}
 	}
 	if slices.Sort(pids); len(pids) == 0 {
 		return nil, nil, errors.New("no process of the container is visible: its runtime gave the agent another process namespace, " +
 			"or has a kernel of its own; use a runtime such as runc or crun")
+	}
+	namespace := func(dir string) string { // the agent on a node sees those of all namespaces
+		name, _ := os.Readlink(filepath.Join(h.root, dir, "ns/pid"))
+		return name
+	}
+	for _, dir := range others {
+		name, of := namespace(dir), namespace(fmt.Sprintf("proc/%d", pids[0]))
+		if len(elsewhere) < maxInspected && (name == "" || of == "" || name == of) {
+			elsewhere = append(elsewhere, line(fmt.Sprintf("%s (%s)", h.read(filepath.Join(dir, "comm")), filepath.Base(dir)), maxKey))
+		}
 	}
 	return pids, elsewhere, nil
 }

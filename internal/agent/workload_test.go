@@ -121,6 +121,40 @@ func TestWorkloadInOtherCgroups(t *testing.T) {
 	if !slices.Equal(w.Elsewhere, []string{"stray (7)"}) || len(w.Processes) != 1 {
 		t.Errorf("%+v", w)
 	}
+	// A node shows the processes of all namespaces.
+	w = workloadOf(t, map[string]string{
+		"proc/1/ns/pid": "->pid:[4026531836]", "proc/7/cgroup": "0::/../moved\n", "proc/7/comm": "stray\n", "proc/7/ns/pid": "->pid:[4026531836]",
+		"proc/8/cgroup": "0::/../other\n", "proc/8/comm": "other\n", "proc/8/ns/pid": "->pid:[4026531999]",
+	})
+	if !slices.Equal(w.Elsewhere, []string{"stray (7)"}) {
+		t.Errorf("%+v", w.Elsewhere)
+	}
+}
+
+// The agent on a node sees the Onload stacks of all processes, and counts those of the container.
+func TestWorkloadFromNode(t *testing.T) {
+	const cgroup = "/kubepods.slice/pod7.slice/cri-containerd-3ab0f1.scope"
+	i := Inspector{Node: "a", FromNode: true, Root: beside(t, map[string]string{
+		"proc/self/mountinfo": "36 35 0:30 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n", "proc/1/cgroup": "0::" + cgroup + "\n",
+		"sys/fs/cgroup" + cgroup + "/cpuset.cpus": "3\n", "sys/fs/cgroup" + cgroup + "/cpuset.cpus.effective": "3\n",
+		"sys/fs/cgroup/kubepods.slice/pod7.slice/cpuset.cpus.effective": "0-7\n", "etc/ld.so.preload": "/opt/libonload.so\n",
+		"proc/driver/onload/stacks": "id: pid uid periodic_polls rx_evs tx_evs\n0: 1 1000 0 3 405 401\n1: 7 1000 0 3 1000 1000\n",
+	}).root}
+	got, err := i.Workload("3ab0f1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := got.Workload
+	if diff := cmp.Diff(map[string]int64{result.PathStackIn: 0, result.PathStackOut: 0}, w.StackEvents); diff != "" || !w.FromNode {
+		t.Errorf("from the node: %t; %s", w.FromNode, diff)
+	}
+	if s := w.Interfaces[0].Facts["onload.stack-settings"]; !strings.HasPrefix(s, "not read: ") {
+		t.Errorf("settings %q", s)
+	}
+	// Files of the container, which it may have replaced, are not read.
+	if e := w.Interfaces[0]; e.CPUsAllowed != "3" || e.Facts["cgroup.cpus-set"] != "3" || e.Facts["preload-file"] != "" {
+		t.Errorf("CPUs %q, set to %q; preloads %q", e.CPUsAllowed, e.Facts["cgroup.cpus-set"], e.Facts["preload-file"])
+	}
 }
 
 func TestWorkloadIsNotVisible(t *testing.T) {

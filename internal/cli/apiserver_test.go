@@ -34,6 +34,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/admit"
@@ -59,8 +61,9 @@ type apiServer struct {
 	kubelet                    func(*corev1.Pod)
 	followed                   func(*corev1.Pod) // happens when a log that is followed ends
 	kubeletSummary, podMetrics string
-	// forbiddenPatch is the answer to a patch of a pod; nil: it is allowed.
+	// forbiddenPatch is the answer to who patches or creates a pod; nil: it is allowed.
 	forbiddenPatch *apierrors.StatusError
+	created        []*corev1.Pod // as they came
 	// managerArgs are the arguments of the manager in its Deployment; nil: there is none.
 	managerArgs []string
 	// imposter is true if that Deployment does not have the rights of the manager.
@@ -209,6 +212,31 @@ func (s *apiServer) ServeHTTP(plain http.ResponseWriter, r *http.Request) {
 		}
 		s.kubelet(pod)
 		s.object(w, pod, true, schema.GroupResource{Resource: "pods"}, pod.Name)
+	})
+	mux.HandleFunc("POST /api/v1/namespaces/{namespace}/pods", func(w http.ResponseWriter, r *http.Request) {
+		pod := &corev1.Pod{}
+		if s.forbiddenPatch != nil {
+			s.refuse(w, s.forbiddenPatch)
+			return
+		}
+		body, err := io.ReadAll(r.Body)
+		if err == nil { // JSON or protobuf
+			err = runtime.DecodeInto(clientgoscheme.Codecs.UniversalDeserializer(), body, pod)
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		s.created = append(s.created, pod.DeepCopy())
+		at := client.ObjectKeyFromObject(pod)
+		s.pods[at], s.logs[at] = pod, s.logs[feed]
+		s.kubelet(pod)
+		s.object(w, pod, true, schema.GroupResource{Resource: "pods"}, pod.Name)
+	})
+	mux.HandleFunc("DELETE /api/v1/namespaces/{namespace}/pods/{name}", func(w http.ResponseWriter, r *http.Request) {
+		pod, found := s.pods[named(r)]
+		delete(s.pods, named(r))
+		s.object(w, pod, found, schema.GroupResource{Resource: "pods"}, r.PathValue("name"))
 	})
 	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/pods/{name}/log", func(w http.ResponseWriter, r *http.Request) {
 		text, found := s.logs[named(r)]

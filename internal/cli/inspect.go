@@ -50,6 +50,10 @@ func newInspect(c *cluster) *cobra.Command {
 			"command prints each change of a check, or, as JSON, a line for each inspection. Only the first inspection can prove\n" +
 			"CPUsExclusive: the ephemeral container keeps the shared CPUs of its start. The watch ends if the pod is deleted, or if the\n" +
 			"container restarts or has less than 32 MiB of memory left. The worst inspection determines the exit code.\n\n" +
+			"With --from node, a privileged pod on the node inspects instead, and is deleted afterwards. It adds nothing to the inspected pod,\n" +
+			"whose memory does not matter, and also sees what an ephemeral container cannot: processes of other users, masked files of the\n" +
+			"kernel, and which traffic Onload carries. Only then, --require accepts Acceleration. --from node/NAMESPACE creates the pod in a\n" +
+			"namespace that allows it.\n\n" +
 			"With --require or --like, the exit codes are:\n\n" +
 			"  0  every required check is Proved, in every pod\n" +
 			"  1  at least one check is Failed\n" +
@@ -59,9 +63,10 @@ func newInspect(c *cluster) *cobra.Command {
 		Example: "  " + name + " inspect pod/feed-0 -n trading\n" +
 			"  " + name + " inspect sts/feed -c handler --require CPUsExclusive,NUMALocal,Function=VF,MTU=9000\n" +
 			"  " + name + " inspect -l app=feed --like lbench/x2522\n" +
-			"  " + name + " inspect -l app=feed --watch=30s --watch-for 1h",
+			"  " + name + " inspect -l app=feed --watch=30s --watch-for 1h\n" +
+			"  " + name + " inspect feed-0 --from node/kube-system --require Acceleration",
 		Args:        takes("pods, Deployments or StatefulSets", 0, math.MaxInt),
-		Annotations: map[string]string{exitsByVerdict: "true"},
+		Annotations: map[string]string{exitsByVerdict: "true", removesPods: "true"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return call.run(cmd.Context(), args, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -74,6 +79,7 @@ func newInspect(c *cluster) *cobra.Command {
 	flags.StringVar(&call.like, "like", "", "a LatencyBenchmark, NAME or NAME/VARIANT, whose client had the conditions that the pod must have")
 	flags.StringVar(&call.iface, "interface", "", "interface of the pod; default: those that are devices or that Multus attached, or else all")
 	flags.StringVar(&call.image, "image", "", "bench image of the agent; default: that of the manager")
+	flags.StringVar(&call.from, "from", "", "node or node/NAMESPACE: inspect by a privileged pod on the node, in this namespace, instead of an ephemeral container")
 	flags.BoolVar(&call.memoryFree, "memory-free", false, "inspect although the memory that the pod uses is not known: you know that "+pods.EphemeralMemory.String()+" are free below its limit")
 	flags.DurationVar(&call.timeout, "timeout", time.Minute, "time limit of each pod, including the pull of the image")
 	flags.DurationVar(&call.every, "watch", 0, "repeat the inspection, and show what changes; --watch=30s gives the time between two looks")
@@ -84,9 +90,9 @@ func newInspect(c *cluster) *cobra.Command {
 
 type inspectCall struct {
 	*cluster
-	container, selector, form, require, like, iface, image string
-	memoryFree                                             bool
-	timeout, every, length                                 time.Duration
+	container, selector, form, require, like, iface, image, from string
+	memoryFree                                                   bool
+	timeout, every, length                                       time.Duration
 
 	api          client.Client
 	policy       corev1.PullPolicy
@@ -100,7 +106,8 @@ type inspected struct {
 	Pod       string `json:"pod"`
 	Container string `json:"container"`
 	Node      string `json:"node"`
-	Ephemeral string `json:"ephemeral"` // the container that inspected; it stays in the pod's list
+	// InspectedBy is the ephemeral container, which stays in the pod's list, or the helper pod.
+	InspectedBy string `json:"inspectedBy"`
 	// Outcome is Pass, Fail or Inconclusive by the requirements; empty without any.
 	Outcome  v1alpha1.VerdictOutcome `json:"outcome,omitempty"`
 	Lines    []proof.WorkloadLine    `json:"lines"`
@@ -113,6 +120,10 @@ func (c *inspectCall) check(args []string) (err error) {
 		return errors.New("inspect takes the names of pods, Deployments or StatefulSets, or --selector")
 	case len(args) > 0 && c.selector != "":
 		return errors.New("--selector and names exclude each other; give one of them")
+	case c.from != "" && c.from != onNode && !strings.HasPrefix(c.from, onNode+"/"):
+		return fmt.Errorf("--from %s: give node or node/NAMESPACE", c.from)
+	case c.from != "" && c.every != 0:
+		return errors.New("--watch and --from exclude each other; give one of them")
 	case c.timeout < leastTimeout:
 		return fmt.Errorf("--timeout: no pod can be inspected in %s; give %s or more", c.timeout, leastTimeout)
 	case c.every == 0 && c.length != 0:
@@ -123,7 +134,7 @@ func (c *inspectCall) check(args []string) (err error) {
 			return fmt.Errorf("--watch=%s --watch-for %s: give an interval of %s or more, and %s or less as a whole", c.every, c.length, leastTimeout, longestWatch)
 		}
 	}
-	if c.require != "" {
+	if c.asked.FromNode = c.from != ""; c.require != "" {
 		if c.requirements, err = proof.ParseRequirements(c.require, &c.asked); err != nil {
 			return fmt.Errorf("--require: %w", err)
 		}
@@ -148,6 +159,9 @@ func (c *inspectCall) run(ctx context.Context, args []string, stdout, stderr io.
 	targets, err := c.targets(ctx, namespace, args)
 	if err != nil {
 		return granted(err)
+	}
+	if c.every != 0 && len(targets) > maxWatched {
+		return fmt.Errorf("these are %d pods, and one watch takes at most %d: name fewer", len(targets), maxWatched)
 	}
 	if err := c.findImage(ctx); err != nil {
 		return err
@@ -174,7 +188,7 @@ func (c *inspectCall) run(ctx context.Context, args []string, stdout, stderr io.
 				return c.watched(stdout, one, before)
 			})
 			if err != nil && ctx.Err() != nil {
-				err = errors.New("interrupted; the ephemeral container ends by itself")
+				err = errors.New("interrupted; what inspects the pod ends by itself")
 			}
 			if err != nil {
 				lock.Lock()
@@ -329,13 +343,15 @@ func (b *likened) line(w *result.Workload) proof.WorkloadLine {
 }
 
 const (
+	onNode         = "node" // of --from
+	maxWatched     = 50     // pods, each with a connection of its own
 	longestWatch   = time.Hour
 	maxDifferences = 8
 	maxThreadRows  = 20 // of the threads that moved or ran most
 )
 
 // inspect inspects a pod once or, in a watch, again and again, and passes on what each look found.
-func (c *inspectCall) inspect(ctx context.Context, pod *corev1.Pod, see func(inspected) error) error {
+func (c *inspectCall) inspect(ctx context.Context, pod *corev1.Pod, see func(inspected) error) (problem error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout+c.length+min(c.timeout, c.length)) // the last look may take long
 	defer cancel()
 	// Read again: earlier pods took time.
@@ -346,23 +362,25 @@ func (c *inspectCall) inspect(ctx context.Context, pod *corev1.Pod, see func(ins
 	if err != nil {
 		return err
 	}
-	if err := pods.Uninspectable(pod, status); err != nil {
+	if err := pods.Uninspectable(pod, status, c.from != ""); err != nil {
 		return err
 	}
-	if err := c.roomIn(ctx, pod); err != nil {
+	own, helper := pods.InspectPrefix+rand.String(5), pod
+	if c.from != "" {
+		_, namespace, _ := strings.Cut(c.from, "/")
+		helper = pods.FromNode(pod, status, cmp.Or(namespace, pod.Namespace), own, c.image, c.policy, c.iface, c.timeout)
+		if err := c.api.Create(ctx, helper); err != nil {
+			return c.helperRefused(helper.Namespace, err)
+		}
+		defer func() { problem = errors.Join(problem, c.remove(ctx, helper)) }()
+	} else if err := c.addEphemeral(ctx, pod, target, status, own); err != nil {
 		return err
-	}
-	before, own := pod.DeepCopy(), pods.InspectPrefix+rand.String(5)
-	agent := pods.Ephemeral(pod, target, status, own, c.image, c.policy, c.iface)
-	if c.every != 0 {
-		agent.Command = append(agent.Command, c.every.String(), c.length.String())
-	}
-	pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, agent)
-	if err := c.api.SubResource("ephemeralcontainers").Patch(ctx, pod, client.StrategicMergeFrom(before)); err != nil {
-		return fmt.Errorf("adding an ephemeral container: %w", err)
 	}
 	stays := func() (over bool, err error) {
-		over, failure := c.await(ctx, pod, own)
+		over, failure := c.await(ctx, helper, own)
+		if now := (&corev1.Pod{}); helper != pod && c.api.Get(ctx, client.ObjectKeyFromObject(pod), now) == nil {
+			*pod = *now
+		}
 		_, after, err := pods.ContainerOf(pod, target.Name)
 		switch {
 		case pod.DeletionTimestamp != nil:
@@ -381,7 +399,7 @@ func (c *inspectCall) inspect(ctx context.Context, pod *corev1.Pod, see func(ins
 		if err != nil {
 			return err
 		}
-		r := inspected{Namespace: pod.Namespace, Pod: pod.Name, Container: target.Name, Node: pod.Spec.NodeName, Ephemeral: own, Workload: found.Workload}
+		r := inspected{Namespace: pod.Namespace, Pod: pod.Name, Container: target.Name, Node: pod.Spec.NodeName, InspectedBy: own, Workload: found.Workload}
 		r.Lines = proof.Workload(known, *found.Workload)
 		if c.benchmark != nil {
 			r.Lines = append(r.Lines, c.benchmark.line(found.Workload))
@@ -401,7 +419,44 @@ func (c *inspectCall) inspect(ctx context.Context, pod *corev1.Pod, see func(ins
 		}
 		return see(r)
 	}
-	return c.follow(ctx, pod, own, stays, look)
+	return c.follow(ctx, helper, own, stays, look)
+}
+
+func (c *inspectCall) addEphemeral(ctx context.Context, pod *corev1.Pod, target *corev1.Container, status *corev1.ContainerStatus, own string) error {
+	if err := c.roomIn(ctx, pod); err != nil {
+		return err
+	}
+	before := pod.DeepCopy()
+	agent := pods.Ephemeral(pod, target, status, own, c.image, c.policy, c.iface)
+	if c.every != 0 {
+		agent.Command = append(agent.Command, c.every.String(), c.length.String())
+	}
+	pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, agent)
+	if err := c.api.SubResource("ephemeralcontainers").Patch(ctx, pod, client.StrategicMergeFrom(before)); err != nil {
+		return fmt.Errorf("adding an ephemeral container: %w", err)
+	}
+	return nil
+}
+
+// helperRefused says what lets the API server accept a helper pod.
+func (c *inspectCall) helperRefused(namespace string, err error) error {
+	switch {
+	case strings.Contains(err.Error(), "PodSecurity"):
+		return fmt.Errorf("namespace %s allows no privileged pod; give another one with --from node/NAMESPACE: %w", namespace, err)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%s: grant ClusterRole tailgate-inspect-node in namespace %s (kubectl create rolebinding --clusterrole=tailgate-inspect-node)", oneLine(err), namespace)
+	}
+	return fmt.Errorf("creating a helper pod in namespace %s: %w", namespace, err)
+}
+
+// remove deletes a helper pod, also if the call was interrupted.
+func (c *inspectCall) remove(ctx context.Context, helper *corev1.Pod) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removalLimit)
+	defer cancel()
+	if err := client.IgnoreNotFound(c.api.Delete(ctx, helper)); err != nil {
+		return fmt.Errorf("the helper pod %s/%s remains: kubectl delete it: %w", helper.Namespace, helper.Name, err)
+	}
+	return nil
 }
 
 const (

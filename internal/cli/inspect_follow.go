@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -27,7 +26,11 @@ func inspectTable(all []inspected) []byte {
 		if n > 0 {
 			out.WriteByte('\n')
 		}
-		fmt.Fprintf(&out, "pod %s/%s, container %s, on %s; inspected by %s, which stays in the pod's list\n", r.Namespace, r.Pod, r.Container, r.Node, r.Ephemeral)
+		by := r.InspectedBy + ", which stays in the pod's list"
+		if r.Workload.FromNode {
+			by = "a pod on the node, which is deleted"
+		}
+		fmt.Fprintf(&out, "pod %s/%s, container %s, on %s; inspected by %s\n", r.Namespace, r.Pod, r.Container, r.Node, by)
 		for _, l := range r.Lines {
 			fmt.Fprintf(&out, "  %-8s %-15s %s\n", l.State, l.Check, l.Found)
 			if l.Advice != "" {
@@ -87,9 +90,8 @@ func (c *inspectCall) watched(stdout io.Writer, one inspected, before map[string
 
 // follow passes on each inspection in an agent's log until it ends, also after a connection breaks,
 // or if the kubelet provides the log a moment later.
-func (c *inspectCall) follow(ctx context.Context, pod *corev1.Pod, own string, stays func() (bool, error), look func(result.Inspection) error) error {
-	var latest time.Time
-	seen, problem := false, result.ErrMissing
+func (c *inspectCall) follow(ctx context.Context, helper *corev1.Pod, own string, stays func() (bool, error), look func(result.Inspection) error) error {
+	seen, problem := 0, result.ErrMissing // by number: the clock of a node may jump
 	for tries := 4; tries > 0; {
 		over, err := stays()
 		if err != nil {
@@ -98,51 +100,60 @@ func (c *inspectCall) follow(ctx context.Context, pod *corev1.Pod, own string, s
 		if over {
 			tries--
 		}
-		log, err := c.log(ctx, client.ObjectKeyFromObject(pod), own, true)
+		log, err := c.log(ctx, client.ObjectKeyFromObject(helper), own, true)
 		if apierrors.IsForbidden(err) {
 			return err
 		} else if problem = err; err != nil {
 			continue
 		}
+		read := 0
 		for found, err := range result.Inspections(log) {
-			switch {
-			case err != nil:
+			if err != nil {
 				problem = err
 				continue
-			case seen && found.Workload != nil && !found.Workload.Time.After(latest):
+			}
+			if read++; read <= seen {
 				continue
 			}
 			now := &corev1.Pod{}
-			if err = c.api.Get(ctx, client.ObjectKeyFromObject(pod), now); err == nil {
-				*pod = *now
+			if err = c.api.Get(ctx, client.ObjectKeyFromObject(helper), now); err == nil {
+				*helper = *now
 			} // else stays reports what lasts
 			if err = look(found); err != nil {
 				return err
 			}
-			seen, latest = true, found.Workload.Time
+			seen = read
 		}
-		if _ = log.Close(); over && seen {
+		if _ = log.Close(); over && seen > 0 {
 			return nil
 		}
 	}
 	return fmt.Errorf("reading the inspection: %w; is %s a Tailgate bench image?", cmp.Or(problem, result.ErrMissing), c.image)
 }
 
-func (c *inspectCall) await(ctx context.Context, pod *corev1.Pod, own string) (over bool, err error) {
+// agents are the statuses of the containers that may inspect.
+func agents(helper *corev1.Pod) []corev1.ContainerStatus {
+	return slices.Concat(helper.Status.EphemeralContainerStatuses, helper.Status.ContainerStatuses)
+}
+
+func (c *inspectCall) await(ctx context.Context, helper *corev1.Pod, own string) (over bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	last := "the kubelet has not started it"
-	if slices.ContainsFunc(pod.Status.EphemeralContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == own && s.State.Running != nil }) {
+	if slices.ContainsFunc(agents(helper), func(s corev1.ContainerStatus) bool { return s.Name == own && s.State.Running != nil }) {
 		last = "the agent still runs, as beside a program that leaves it no CPU time"
 	}
 	for pause(ctx, inspectPoll) {
-		if err := c.api.Get(ctx, client.ObjectKeyFromObject(pod), pod); apierrors.IsNotFound(err) {
-			return true, errors.New("the pod was deleted during the inspection")
+		if err := c.api.Get(ctx, client.ObjectKeyFromObject(helper), helper); apierrors.IsNotFound(err) {
+			return true, fmt.Errorf("pod %s/%s was deleted during the inspection", helper.Namespace, helper.Name)
 		} else if err != nil {
 			last = oneLine(err)
 			continue
 		}
-		for _, s := range pod.Status.EphemeralContainerStatuses {
+		if c.from != "" && helper.Status.Reason != "" { // by the kubelet, which may not start it
+			return true, fmt.Errorf("the helper pod ended: %s: %s", helper.Status.Reason, text.OneLine(helper.Status.Message, 400))
+		}
+		for _, s := range agents(helper) {
 			switch end, waiting := s.State.Terminated, s.State.Waiting; {
 			case s.Name != own:
 			case end != nil && end.ExitCode == 0:

@@ -46,9 +46,12 @@ func summaryOf(used int, at time.Time) string {
 	return fmt.Sprintf(`{"pods":[{"podRef":{"uid":"other"}},{"podRef":{"uid":"u"},"memory":{"time":%q,"workingSetBytes":%d}}]}`, at.Format(time.RFC3339), used)
 }
 
-// endedAs returns a kubelet that runs an ephemeral container to its end.
+// endedAs returns a kubelet that runs an ephemeral container or a helper pod to its end.
 func endedAs(how corev1.ContainerStateTerminated) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
+		if p.Spec.HostPID {
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: p.Spec.Containers[0].Name, State: corev1.ContainerState{Terminated: &how}}}
+		}
 		for _, c := range p.Spec.EphemeralContainers {
 			p.Status.EphemeralContainerStatuses = append(p.Status.EphemeralContainerStatuses, corev1.ContainerStatus{
 				Name: c.Name, State: corev1.ContainerState{Terminated: &how},
@@ -83,6 +86,80 @@ func TestInspect(t *testing.T) {
 				!slices.Equal(c.SecurityContext.Capabilities.Drop, []corev1.Capability{"ALL"}) || *c.SecurityContext.AllowPrivilegeEscalation ||
 				!slices.Contains(c.Env, corev1.EnvVar{Name: "TAILGATE_CONTAINER", Value: "3ab0f1"}) {
 				t.Errorf("%+v", c)
+			}
+		})
+	}
+}
+
+// A helper pod inspects from the node, also a pod that takes no ephemeral container, and is deleted, whatever it found.
+func TestInspectFromNode(t *testing.T) {
+	failing := func(how corev1.ContainerStateTerminated) func(*apiServer) {
+		return func(s *apiServer) { s.kubelet = endedAs(how) }
+	}
+	for name, c := range map[string]struct {
+		change    func(*apiServer)
+		args      string
+		code      int
+		says      string
+		namespace string // of the helper pod; empty: there is none
+	}{
+		"placed right":   {args: "--require CPUsExclusive,ThreadsOnCPUs", code: exitPass, says: "inspected by a pod on the node, which is deleted", namespace: "perf"},
+		"by namespace":   {args: "--from node/tools", code: exitPass, says: "Proved   CPUsExclusive", namespace: "tools"},
+		"without Onload": {args: "--require Acceleration", code: exitInconclusive, says: "Onload is not loaded", namespace: "perf"},
+		"a full pod":     {change: func(s *apiServer) { s.kubeletSummary = summaryOf(4e7, time.Now()) }, code: exitPass, says: "Proved   CPUsExclusive", namespace: "perf"},
+		"a static pod": {change: func(s *apiServer) {
+			s.pods[feed].Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
+		}, code: exitPass, says: "Proved   CPUsExclusive", namespace: "perf"},
+		"a watch":          {args: "--watch", code: exitError, says: "--watch and --from exclude each other"},
+		"another place":    {args: "--from nodes", code: exitError, says: "--from nodes: give node or node/NAMESPACE"},
+		"no right":         {change: func(s *apiServer) { s.forbidden = []string{"POST /api/v1/namespaces/perf/pods"} }, code: exitError, says: "grant ClusterRole tailgate-inspect-node in namespace perf"},
+		"no right to look": {change: func(s *apiServer) { s.forbidden = []string{"GET /api/v1/namespaces/perf/pods/feed"} }, code: exitError, says: "grant ClusterRole tailgate-inspect in"},
+		"a namespace that forbids it": {change: func(s *apiServer) {
+			s.forbiddenPatch = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "feed", fmt.Errorf("violates PodSecurity \"baseline:latest\""))
+		}, code: exitError, says: "namespace perf allows no privileged pod; give another one with --from node/NAMESPACE"},
+		"a node that is full": {change: func(s *apiServer) {
+			s.kubelet = func(p *corev1.Pod) {
+				p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "OutOfpods", Message: "too many pods"}
+			}
+		}, code: exitError, says: "the helper pod ended: OutOfpods: too many pods", namespace: "perf"},
+		"a sandbox": {
+			change: failing(corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", Message: "agent: no process of the container is visible"}),
+			code:   exitError, says: "no process of the container is visible", namespace: "perf",
+		},
+		"a target that restarts": {change: func(s *apiServer) {
+			end := s.kubelet
+			s.kubelet = func(p *corev1.Pod) { end(p); s.pods[feed].Status.ContainerStatuses[0].RestartCount++ }
+		}, code: exitError, says: "restarted during the inspection", namespace: "perf"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := withFeed(t)
+			w := resulttest.Workload()
+			w.FromNode = true
+			s.logs[feed] = resulttest.InspectionLog(w)
+			if c.change != nil {
+				c.change(s)
+			}
+			args := append([]string{"inspect", "feed", "--kubeconfig", s.serve(t), "--from", "node"}, strings.Fields(c.args)...)
+			code, stdout, stderr := run(args...)
+			if code != c.code || !strings.Contains(stdout+stderr, c.says) || code == exitError && strings.Count(stderr, "\n") != 1 {
+				t.Errorf("exit code %d, want %d; it printed %s%s", code, c.code, stdout, stderr)
+			}
+			if len(s.pods) != 1 || len(s.pods[feed].Spec.EphemeralContainers) != 0 {
+				t.Errorf("%d pods remain; ephemeral containers: %v", len(s.pods), s.pods[feed].Spec.EphemeralContainers)
+			}
+			if c.namespace == "" {
+				if len(s.created) != 0 {
+					t.Errorf("it created %v", s.created)
+				}
+				return
+			}
+			helper := s.created[0]
+			agent := helper.Spec.Containers[0]
+			owned := len(helper.OwnerReferences) == 1 && helper.OwnerReferences[0].UID == s.pods[feed].UID
+			if len(s.created) != 1 || helper.Namespace != c.namespace || owned != (c.namespace == feed.Namespace) || !helper.Spec.HostPID || !*agent.SecurityContext.Privileged ||
+				*helper.Spec.AutomountServiceAccountToken || *helper.Spec.ActiveDeadlineSeconds != 60 || len(helper.Spec.Volumes) != 0 ||
+				!slices.Contains(agent.Env, corev1.EnvVar{Name: "TAILGATE_CONTAINER", Value: "3ab0f1"}) || !slices.Contains(agent.Env, corev1.EnvVar{Name: "TAILGATE_VIEW", Value: "node"}) {
+				t.Errorf("%+v", helper)
 			}
 		})
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/test/resulttest"
@@ -38,6 +40,7 @@ func TestInspectWatch(t *testing.T) {
 			}
 		}
 	}
+	early := func(w *result.Workload) { w.Time = time.Date(2026, 11, 29, 8, 0, 0, 0, time.UTC) }
 	running := func(p *corev1.Pod) {
 		for _, c := range p.Spec.EphemeralContainers {
 			p.Status.EphemeralContainerStatuses = []corev1.ContainerStatus{{Name: c.Name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
@@ -46,6 +49,14 @@ func TestInspectWatch(t *testing.T) {
 	ended := func(p *corev1.Pod) {
 		p.Status.EphemeralContainerStatuses = nil
 		endedAs(corev1.ContainerStateTerminated{})(p)
+	}
+	broken := func() func(*corev1.Pod) {
+		connections := 0
+		return func(p *corev1.Pod) {
+			if connections++; connections > 1 {
+				ended(p)
+			}
+		}
 	}
 	for name, c := range map[string]struct {
 		args     string
@@ -83,14 +94,11 @@ func TestInspectWatch(t *testing.T) {
 		},
 		"a connection that breaks": {
 			args: "-o json", changes: []func(*result.Workload){same, moved}, says: []string{`09:00:00Z"`, `09:00:10Z"`},
-			followed: func() func(*corev1.Pod) {
-				connections := 0
-				return func(p *corev1.Pod) {
-					if connections++; connections > 1 {
-						ended(p)
-					}
-				}
-			}(),
+			followed: broken(),
+		},
+		"a clock that steps back, and a connection that breaks": {
+			args: "-o json", changes: []func(*result.Workload){same, early}, says: []string{`09:00:00Z"`, `08:00:00Z"`},
+			followed: broken(),
 		},
 		"a container that restarts": {
 			args: "--require ThreadsOnCPUs", changes: []func(*result.Workload){same}, code: exitError, says: []string{"  Pass\n"}, stderr: "container app ended or restarted during the inspection",
@@ -155,7 +163,7 @@ func TestInspectWatchIsInterrupted(t *testing.T) {
 	s.followed = func(*corev1.Pod) { cancel() }
 	var stdout, stderr bytes.Buffer
 	code := Run(ctx, []string{"inspect", "feed", "--watch", "--require", "ThreadsOnCPUs", "--kubeconfig", s.serve(t)}, &stdout, &stderr)
-	if code != exitError || stderr.String() != "kubectl tailgate: pod perf/feed: interrupted; the ephemeral container ends by itself\n" {
+	if code != exitError || stderr.String() != "kubectl tailgate: pod perf/feed: interrupted; what inspects the pod ends by itself\n" {
 		t.Errorf("exit code %d; it said %q", code, &stderr)
 	}
 }
@@ -181,6 +189,15 @@ func TestInspectWatchRefuses(t *testing.T) {
 	s := withFeed(t)
 	s.pods[feed].Spec.Resources = &corev1.ResourceRequirements{Limits: s.pods[feed].Spec.Containers[0].Resources.Limits}
 	if code, _, stderr := run("inspect", "feed", "--watch", "--kubeconfig", s.serve(t)); code != exitError || !strings.Contains(stderr, "without --watch") {
+		t.Errorf("exit code %d; it said %q", code, stderr)
+	}
+	s = withFeed(t)
+	for n := range 50 {
+		other := s.pods[feed].DeepCopy()
+		other.Name = fmt.Sprintf("feed-%d", n)
+		s.pods[client.ObjectKeyFromObject(other)] = other
+	}
+	if code, _, stderr := run("inspect", "-l", "app=feed", "--watch", "--kubeconfig", s.serve(t)); code != exitError || !strings.Contains(stderr, "these are 51 pods, and one watch takes at most 50") {
 		t.Errorf("exit code %d; it said %q", code, stderr)
 	}
 }

@@ -26,8 +26,14 @@ const (
 	EnvKey       = "TAILGATE_KEY"
 	EnvInterface = "TAILGATE_INTERFACE" // to inspect; empty: that of the pod's address
 	EnvContainer = "TAILGATE_CONTAINER" // ID of the container to inspect, not the node; or empty
+	EnvView      = "TAILGATE_VIEW"      // ViewNode: the agent enters the node; ViewEntered: it has
 	EnvPeer      = "TAILGATE_PEER"      // the address of a pod that an inspecting agent tries
 	EnvFolder    = "TAILGATE_FOLDER"    // without Kubernetes: for raw samples and the last message
+)
+
+const (
+	ViewNode    = "node"
+	ViewEntered = "entered"
 )
 
 // EphemeralMemory is what an inspection needs, in bytes; the agent itself used 14 MiB.

@@ -373,20 +373,21 @@ func ContainerOf(p *corev1.Pod, name string) (*corev1.Container, *corev1.Contain
 	return &all[at], &statuses[status], nil
 }
 
-// Uninspectable says why a container cannot be inspected, and what to do; nil: it can.
-func Uninspectable(p *corev1.Pod, s *corev1.ContainerStatus) error {
+// Uninspectable says why a container cannot be inspected, beside it or from its node, and what to
+// do; nil: it can.
+func Uninspectable(p *corev1.Pod, s *corev1.ContainerStatus, fromNode bool) error {
 	waiting, terminated := s.State.Waiting, s.LastTerminationState.Terminated
 	switch {
 	case p.Spec.OS != nil && p.Spec.OS.Name == corev1.Windows:
 		return errors.New("it runs on Windows; only Linux shows where threads run")
-	case p.Annotations[corev1.MirrorPodAnnotationKey] != "":
-		return errors.New("it is a static pod, which takes no ephemeral container; run the program in a pod of the API server")
+	case p.Annotations[corev1.MirrorPodAnnotationKey] != "" && !fromNode:
+		return errors.New("it is a static pod, which takes no ephemeral container; inspect it with --from node")
 	case p.DeletionTimestamp != nil:
 		return errors.New("it is being deleted; inspect the pod that replaces it")
 	case Ended(p):
 		return fmt.Errorf("it has ended (%s); inspect it while it runs", cmp.Or(p.Status.Reason, string(p.Status.Phase)))
-	case len(p.Spec.EphemeralContainers) >= maxEphemeral:
-		return fmt.Errorf("it has %d ephemeral containers, which Kubernetes cannot remove: start the pod again", len(p.Spec.EphemeralContainers))
+	case len(p.Spec.EphemeralContainers) >= maxEphemeral && !fromNode:
+		return fmt.Errorf("it has %d ephemeral containers, which Kubernetes cannot remove: start the pod again, or inspect it with --from node", len(p.Spec.EphemeralContainers))
 	case waiting != nil && terminated != nil:
 		return fmt.Errorf("container %s restarts again and again (%s, last exit code %d): repair it first, see kubectl logs --previous", s.Name, waiting.Reason, terminated.ExitCode)
 	case s.State.Running == nil && waiting != nil:
@@ -439,18 +440,39 @@ func Ephemeral(p *corev1.Pod, target *corev1.Container, s *corev1.ContainerStatu
 	if own.RunAsUser == nil || *own.RunAsUser != 0 {
 		own.Capabilities = &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}
 	}
-	_, id, _ := strings.Cut(s.ContainerID, "://")
-	e := corev1.EphemeralContainer{
+	return corev1.EphemeralContainer{
 		TargetContainerName: target.Name,
 		EphemeralContainerCommon: corev1.EphemeralContainerCommon{
 			Name: name, Image: image, ImagePullPolicy: pull, Command: slices.Clone(InspectCommand), SecurityContext: own,
-			TerminationMessagePolicy: corev1.TerminationMessageReadFile,
-			Env:                      []corev1.EnvVar{{Name: plan.EnvContainer, Value: id}, {Name: plan.EnvInterface, Value: iface}},
+			TerminationMessagePolicy: corev1.TerminationMessageReadFile, Env: inspectEnv(p, s, iface),
 		},
 	}
-	for name, path := range map[string]string{plan.EnvNode: "spec.nodeName", plan.EnvPodIP: "status.podIP"} {
-		e.Env = append(e.Env, fromField(name, path))
+}
+
+func inspectEnv(p *corev1.Pod, s *corev1.ContainerStatus, iface string) []corev1.EnvVar {
+	_, id, _ := strings.Cut(s.ContainerID, "://")
+	return []corev1.EnvVar{
+		{Name: plan.EnvContainer, Value: id}, {Name: plan.EnvInterface, Value: iface}, {Name: plan.EnvNode, Value: p.Spec.NodeName}, {Name: plan.EnvPodIP, Value: p.Status.PodIP},
 	}
-	slices.SortFunc(e.Env, func(a, b corev1.EnvVar) int { return strings.Compare(a.Name, b.Name) })
-	return e
+}
+
+// FromNode returns a pod with the rights of the node that inspects a container of a pod there. If
+// nobody deletes it, it goes with that pod, if that has its namespace.
+func FromNode(p *corev1.Pod, s *corev1.ContainerStatus, namespace, name, image string, pull corev1.PullPolicy, iface string, deadline time.Duration) *corev1.Pod {
+	helper := agentPod(image, pull, "", p.Spec.NodeName, "inspect", deadline)
+	helper.Namespace, helper.Name, helper.Labels, helper.Annotations = namespace, name, foreign.OptOutLabels(), foreign.OptOutAnnotations()
+	helper.Labels[LabelDoctor] = name // a later doctor there deletes what no call has deleted
+	if namespace == p.Namespace {
+		helper.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: p.Name, UID: p.UID}}
+		helper.Spec.ImagePullSecrets = p.Spec.ImagePullSecrets
+	}
+	helper.Spec.HostPID, helper.Spec.AutomountServiceAccountToken, helper.Spec.EnableServiceLinks = true, new(false), new(false)
+	helper.Spec.TerminationGracePeriodSeconds = new(int64(1))
+	helper.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	c := &helper.Spec.Containers[0]
+	c.Name, c.Env = name, append(inspectEnv(p, s, iface), corev1.EnvVar{Name: plan.EnvView, Value: plan.ViewNode})
+	c.SecurityContext = &corev1.SecurityContext{Privileged: new(true), RunAsUser: new(int64(0)), ReadOnlyRootFilesystem: new(true)}
+	c.Resources = corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: {}}, Limits: corev1.ResourceList{corev1.ResourceMemory: inspectMemory}}
+	c.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
+	return helper
 }

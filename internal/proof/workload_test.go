@@ -42,6 +42,18 @@ func every(w *result.Workload, change func(*result.Evidence)) {
 	}
 }
 
+// onNode makes a workload one of Onload that was inspected from its node.
+func onNode(w *result.Workload, in, out, kernel int64) {
+	w.FromNode, w.StackEvents = true, map[string]int64{result.PathStackIn: in, result.PathStackOut: out}
+	w.Processes[0].Look = &result.Look{Library: "/libonload.so", Onload: 1, Sockets: 2}
+	every(w, func(e *result.Evidence) {
+		for _, name := range []string{"tcp.InSegs", "tcp.OutSegs", "udp.OutDatagrams"} {
+			e.Deltas[name] = 0
+		}
+		e.Deltas["udp.InDatagrams"] = kernel
+	})
+}
+
 func TestWorkload(t *testing.T) {
 	pod, w := right(t)
 	asked := "CPUsExclusive,SMTSiblings,ThreadsOnCPUs,ThreadsStay,CPUsOnNUMANode,MemoryLocal,Interrupts,CPUQuota,NUMALocal,Device,Function=VF,MTU=1500,Link"
@@ -181,6 +193,21 @@ func TestWorkload(t *testing.T) {
 			w.Processes[0].Look = &result.Look{}
 			every(w, func(e *result.Evidence) { e.Facts["env.LD_PRELOAD"] = "/opt/libonload.so" })
 		}, "Acceleration", v1alpha1.ProofFailed},
+		"Onload, from the node, with all traffic": {func(_ *WorkloadPod, w *result.Workload) { onNode(w, 12, 9, 0) }, "Acceleration", v1alpha1.ProofProved},
+		"Onload, from the node, with a part":      {func(_ *WorkloadPod, w *result.Workload) { onNode(w, 12, 9, 1) }, "Acceleration", v1alpha1.ProofUnknown},
+		"Onload, from the node, without traffic":  {func(_ *WorkloadPod, w *result.Workload) { onNode(w, 0, 0, 0) }, "Acceleration", v1alpha1.ProofUnknown},
+		"Onload, from the node, beside a hidden process": {func(_ *WorkloadPod, w *result.Workload) {
+			onNode(w, 12, 9, 0)
+			w.Processes = append(w.Processes, result.Process{PID: 8})
+		}, "Acceleration", v1alpha1.ProofUnknown},
+		"Onload, from the node, without its stacks": {func(_ *WorkloadPod, w *result.Workload) {
+			onNode(w, 12, 9, 0)
+			w.StackEvents = nil
+		}, "Acceleration", v1alpha1.ProofUnknown},
+		"Onload, from the node, without the kernel's counters": {func(_ *WorkloadPod, w *result.Workload) {
+			onNode(w, 12, 9, 0)
+			every(w, func(e *result.Evidence) { delete(e.Deltas, "udp.InDatagrams") })
+		}, "Acceleration", v1alpha1.ProofUnknown},
 		"a program whose memory map is hidden": {func(_ *WorkloadPod, w *result.Workload) { w.Processes[0].Look = nil }, "Acceleration", v1alpha1.ProofUnknown},
 	}
 	for name, c := range cases {
@@ -210,6 +237,16 @@ func TestParseRequirements(t *testing.T) {
 	} {
 		if _, err := ParseRequirements(list, &WorkloadPod{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", list, err)
+		}
+	}
+}
+
+// Only from the node, a bypass of the kernel can be proved.
+func TestParseRequirementOfAcceleration(t *testing.T) {
+	for fromNode, want := range map[bool]bool{true: true, false: false} {
+		_, err := ParseRequirements("Acceleration", &WorkloadPod{FromNode: fromNode})
+		if (err == nil) != want {
+			t.Errorf("from the node %t: %v", fromNode, err)
 		}
 	}
 }

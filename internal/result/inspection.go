@@ -117,6 +117,10 @@ type Workload struct {
 	Omitted   int       `json:"omitted,omitempty"`
 	// Elsewhere are processes in its namespace, but in neither its cgroup nor the agent's.
 	Elsewhere []string `json:"elsewhere,omitempty"`
+	// FromNode: a helper on the node inspected it. StackEvents are what its Onload stacks sent and
+	// received in the second; none without a stack that the agent sees.
+	FromNode    bool             `json:"fromNode,omitempty"`
+	StackEvents map[string]int64 `json:"stackEvents,omitempty"`
 	// Unread names what the kernel does not show to the agent: environment, cgroup.
 	Unread []string `json:"unread,omitempty"`
 	// Interfaces are the evidence with each of the pod's, but lo; deltas are of all its CPUs.

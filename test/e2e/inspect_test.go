@@ -29,6 +29,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/cli"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/proof"
 	"github.com/tailgate-dev/tailgate/test/localcluster"
 )
@@ -275,6 +276,15 @@ var _ = Describe("kubectl tailgate inspect", Label("inspect"), needs("pods of it
 			{"root", "--require CPUQuota", v1alpha1.ProofCPUQuota, proved, 0},
 			{"onload", "", v1alpha1.ProofAcceleration, failed, 0},
 			{"half", "--require ThreadsOnCPUs", proof.ThreadsOnCPUs, proved, 0},
+			{"right", "--from node --require ThreadsOnCPUs,CPUsOnNUMANode,NUMALocal,Device,Function=VF,MTU=1500,CPUQuota,Link", v1alpha1.ProofDevice, proved, 0},
+			{"burstable", "--from node --require CPUsExclusive", v1alpha1.ProofCPUsExclusive, failed, 1},
+			{"far", "--from node --require NUMALocal", v1alpha1.ProofNUMALocal, failed, 1},
+			{"other", "--from node --require Device", v1alpha1.ProofDevice, failed, 1},
+			{"throttled", "--from node --require CPUQuota", v1alpha1.ProofCPUQuota, failed, 1},
+			// What an ephemeral container does not see, or has no room for.
+			{"user", "--from node --require CPUQuota,ThreadsOnCPUs", proof.ThreadsOnCPUs, proved, 0},
+			{"full", "--from node --require ThreadsOnCPUs", proof.ThreadsOnCPUs, proved, 0},
+			{"onload", "--from node --require Acceleration", v1alpha1.ProofAcceleration, failed, 1},
 		} {
 			By(c.name + " " + c.args)
 			code, all, _ := whenMeasured(ctx, append([]string{"guest-" + c.name}, strings.Fields(c.args)...)...)
@@ -376,6 +386,18 @@ var _ = Describe("kubectl tailgate inspect", Label("inspect"), needs("pods of it
 		code, all, _ = whenMeasured(ctx, "guest-burstable")
 		Expect(code).To(BeZero())
 		Expect(all).To(HaveLen(1))
+		code, _, said = inspectPods(ctx, "guest-burstable", "--from", "node")
+		Expect(code).To(Equal(3))
+		Expect(said).To(ContainSubstring("namespace " + namespace + " allows no privileged pod; give another one"))
+		code, all, _ = inspectPods(ctx, "guest-burstable", "--from", "node/default")
+		Expect(code).To(BeZero())
+		Expect(all).To(HaveLen(1))
+
+		helpers := &corev1.PodList{}
+		Expect(kube.List(ctx, helpers)).To(Succeed())
+		Expect(slices.DeleteFunc(helpers.Items, func(p corev1.Pod) bool {
+			return !strings.HasPrefix(p.Name, pods.InspectPrefix) || p.DeletionTimestamp != nil
+		})).To(BeEmpty())
 		undisturbed(ctx, guests...)
 	})
 

@@ -95,6 +95,45 @@ func (p *Process) Wait() ([]byte, error) {
 // Kill ends the pod.
 func (p *Process) Kill() error { return p.cmd.Process.Kill() }
 
+// podRoot is where a pod's files are mounted.
+const podRoot = "/run/pod"
+
+// Beside runs a program as a runtime does an ephemeral container: with the files, the network and the processes of the pod, outside its
+// cgroup, as a user without capabilities (or root). It returns what the program printed.
+func (p *Process) Beside(user uint32, args, env []string) ([]byte, error) {
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env, cmd.Dir = env, "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: podRoot, Credential: &syscall.Credential{Uid: user, Gid: user}}
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // the thread ends with this function, and nothing else gets its namespaces
+		err := unix.Unshare(unix.CLONE_FS)
+		for _, space := range []struct {
+			name string
+			flag int
+		}{{"pid", unix.CLONE_NEWPID}, {"net", unix.CLONE_NEWNET}, {"mnt", unix.CLONE_NEWNS}} {
+			file, errOpen := os.Open(fmt.Sprintf("/proc/%d/ns/%s", p.cmd.Process.Pid, space.name))
+			if err = errors.Join(err, errOpen); err == nil {
+				err = unix.Setns(int(file.Fd()), space.flag)
+				_ = file.Close()
+			}
+		}
+		if err == nil {
+			err = cmd.Start()
+		}
+		started <- err
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	if err := cmd.Wait(); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, &stderr)
+	}
+	return stdout.Bytes(), nil
+}
+
 // PIDs returns the processes of the pod, as the guest sees them.
 func (p *Process) PIDs() ([]int, error) {
 	text, err := os.ReadFile(p.cgroup + "/cgroup.procs")
@@ -119,11 +158,10 @@ func becomePod(conf string) error {
 	if err := json.Unmarshal([]byte(conf), &p); err != nil {
 		return err
 	}
-	const root = "/run/pod"
-	if err := p.mount(root); err != nil {
+	if err := p.mount(podRoot); err != nil {
 		return err
 	}
-	if err := errors.Join(unix.Chroot(root), os.Chdir("/")); err != nil {
+	if err := errors.Join(unix.Chroot(podRoot), os.Chdir("/")); err != nil {
 		return fmt.Errorf("entering the pod's files: %w", err)
 	}
 	// Some runtimes let a pod lock little memory, others any amount. Software that works without locked memory works with all of them.
