@@ -7,22 +7,16 @@ import (
 
 // Condition types of a LatencyBenchmark.
 const (
-	// ConditionAccepted is True when the cluster can provide what the spec requests; the message names what is missing.
-	ConditionAccepted = "Accepted"
-	// ConditionSucceeded is True when every run is stored, and False when that has become impossible.
-	ConditionSucceeded = "Succeeded"
-	// ConditionPassed is Unknown with verdict Inconclusive or without a verdict; it is absent without criteria.
-	ConditionPassed = "Passed"
+	ConditionAccepted  = "Accepted"  // True when the cluster can provide what the spec requests
+	ConditionSucceeded = "Succeeded" // True when every run is stored, False when that has become impossible
+	ConditionPassed    = "Passed"    // Unknown with verdict Inconclusive or without a verdict, absent without criteria
 )
 
 // Condition types of every kind for generic tools, such as kstatus in Helm and Flux, with the reason of the verdict.
 const (
-	// ConditionReady is True with Pass or, without criteria, when every run was measured; False means ConditionStalled.
-	ConditionReady = "Ready"
-	// ConditionReconciling is True while the verdict may still change without a user's action, and absent otherwise.
-	ConditionReconciling = "Reconciling"
-	// ConditionStalled is True when only a user can change that there is no Pass, and absent otherwise.
-	ConditionStalled = "Stalled"
+	ConditionReady       = "Ready"       // True with Pass or, without criteria, all runs measured; False with Stalled
+	ConditionReconciling = "Reconciling" // True while the verdict may change without a user's action, otherwise absent
+	ConditionStalled     = "Stalled"     // True when only a user can change that there is no Pass, otherwise absent
 )
 
 // Reasons of ConditionAccepted. docs/internals/reasons.md explains this and every other reason.
@@ -178,7 +172,6 @@ const (
 	WarningEvidenceDiffers   = "EvidenceDiffers"      // when the rounds did not run under equal conditions
 )
 
-// Condition returns a condition of this API.
 func Condition(conditionType string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message}
 }
@@ -215,20 +208,15 @@ func (b *LatencyBenchmark) Suspended() bool {
 
 // Condition types of a LatencyGate. It also has ConditionPassed.
 const (
-	// ConditionOperational is True while the gate can do all of its work.
-	ConditionOperational = "Operational"
-	// ConditionChangeShifted is True while the last change made at least 6 nodes, as a whole, slower by more than half
-	// of the tolerance; condition Passed is then False.
-	ConditionChangeShifted = "ChangeShifted"
-	ReasonChangeShifted    = "ChangeShifted" // with ConditionChangeShifted and ConditionPassed
+	ConditionOperational   = "Operational"   // True while the gate can do all of its work
+	ConditionChangeShifted = "ChangeShifted" // True while a change slowed 6 nodes by over half of the tolerance
+	ReasonChangeShifted    = "ChangeShifted" // with ConditionChangeShifted, and with ConditionPassed, which is then False
 )
 
 // Condition types of a LatencyVerification.
 const (
-	// ConditionVerified is False when the result of the node failed, and Unknown while nothing is concluded.
-	ConditionVerified = "Verified"
-	// ConditionDeletable is False while a deletion waits for the node to pass, and otherwise absent.
-	ConditionDeletable = "Deletable"
+	ConditionVerified  = "Verified"  // False when the result of the node failed, Unknown while nothing is concluded
+	ConditionDeletable = "Deletable" // False while a deletion waits for the node to pass, otherwise absent
 )
 
 // Reasons of ConditionOperational.
@@ -310,7 +298,6 @@ const (
 	ReasonReleased      = "Released"      // when the gate has not selected a node for spec.releaseAfter
 )
 
-// SetCondition sets a condition for the current generation of the spec.
 func (g *LatencyGate) SetCondition(c metav1.Condition) {
 	c.ObservedGeneration = g.Generation
 	meta.SetStatusCondition(&g.Status.Conditions, c)

@@ -3,51 +3,25 @@ package v1alpha1
 // The checks of an endpoint's proof, in the order of the status. An agent reports its findings inside the pod, and they
 // are compared with the API server's data about the pod. If the two contradict each other, nothing is proved.
 const (
-	// ProofCPUsExclusive checks that the endpoint may use exactly as many CPUs as it requested, fewer than the node
-	// has, that it measured on one of them, and that other threads took at most 1/100 of its time.
-	ProofCPUsExclusive = "CPUsExclusive"
-	// ProofNUMALocal checks that the measuring CPU is on the NUMA node of the interface's PCI device, by sysfs, or that
-	// the node has only one NUMA node, and nothing says that it hides several.
-	ProofNUMALocal = "NUMALocal"
-	// ProofCPUsOnNUMANode checks that all CPUs of the endpoint are on one NUMA node, by sysfs.
-	ProofCPUsOnNUMANode = "CPUsOnNUMANode"
-	// ProofCPUIsolated notes whether the kernel keeps tasks (isolcpus) and its tick (nohz_full) off the measuring CPU.
-	ProofCPUIsolated = "CPUIsolated"
-	// ProofSMTSiblings checks that no other container may run on the other CPUs of the measuring CPU's core.
-	ProofSMTSiblings = "SMTSiblings"
-	// ProofCPUQuota checks that no CFS quota stopped the endpoint while the tools ran, and that a hypervisor withheld
-	// the measuring CPU for at most 1/100 of the time.
-	ProofCPUQuota = "CPUQuota"
-	// ProofCaptureCPU checks that packets were captured on another CPU than the measuring CPU.
-	ProofCaptureCPU = "CaptureCPU"
-	// ProofInterface checks that the messages went over the requested interface, from an address of its own.
-	ProofInterface = "Interface"
-	// ProofDevice checks that the interface is the allocated device: at least two of environment, sysfs and
-	// network-status know its PCI address, and all agree.
-	ProofDevice = "Device"
-	// ProofFunction checks that the device is a VF or PF as requested, and that a VF belongs to the right PF.
-	ProofFunction = "Function"
-	// ProofMTU checks that the interface has the requested MTU or, if none is requested, the MTU of the other end.
-	ProofMTU = "MTU"
-	// ProofLink checks that the interface has a carrier and did not lose it while the tools ran.
-	ProofLink = "Link"
-	// ProofDriver, ProofFirmware and ProofFirmwareVariant note these properties of the NIC, and whether the ends
-	// differ.
-	ProofDriver          = "Driver"
+	ProofCPUsExclusive   = "CPUsExclusive"  // has just the requested CPUs; others took at most 1/100 of the time
+	ProofNUMALocal       = "NUMALocal"      // the measuring CPU is on the NUMA node of the interface's device
+	ProofCPUsOnNUMANode  = "CPUsOnNUMANode" // all CPUs of the endpoint are on one NUMA node
+	ProofCPUIsolated     = "CPUIsolated"    // notes isolcpus and nohz_full of the measuring CPU
+	ProofSMTSiblings     = "SMTSiblings"    // no other container may run on the measuring CPU's core
+	ProofCPUQuota        = "CPUQuota"       // no CFS quota stopped it; a hypervisor took at most 1/100 of the time
+	ProofCaptureCPU      = "CaptureCPU"     // packets were captured on another CPU than the measuring CPU
+	ProofInterface       = "Interface"      // messages went over the requested interface, from its own address
+	ProofDevice          = "Device"         // two of environment, sysfs and network-status know the device; all agree
+	ProofFunction        = "Function"       // a VF or PF as requested, and a VF of the right PF
+	ProofMTU             = "MTU"            // the requested MTU or, if none is requested, that of the other end
+	ProofLink            = "Link"           // the interface has a carrier, and kept it while the tools ran
+	ProofDriver          = "Driver"         // notes the driver, the next two the firmware, and whether ends differ
 	ProofFirmware        = "Firmware"
 	ProofFirmwareVariant = "FirmwareVariant"
-	// ProofAcceleration checks that the messages of every cell bypassed the kernel with Onload, and with Kernel all
-	// went through it, once. The counters of the network namespace decide.
-	ProofAcceleration = "Acceleration"
-	// ProofMessagesOnce checks, for round trips of datagrams without message numbers, that as many datagrams arrived at
-	// this end as the other end sent.
-	ProofMessagesOnce = "MessagesOnce"
-	// ProofSendPath notes, with Onload, the sends by CTPIO, fallbacks to DMA and poisoned frames of the whole port.
-	ProofSendPath = "SendPath"
-	// ProofPodUnchanged checks that no admission webhook changed a part of the pod that matters for the measurement.
-	ProofPodUnchanged = "PodUnchanged"
-	// ProofImage notes the digest of the image that ran. It fails if ends with equal CPUs had different images.
-	ProofImage = "Image"
-	// ProofHypervisor notes whether the node is a virtual machine.
-	ProofHypervisor = "Hypervisor"
+	ProofAcceleration    = "Acceleration" // by counters: Onload bypassed the kernel, or all went through it once
+	ProofMessagesOnce    = "MessagesOnce" // as many datagrams without numbers arrived as the other end sent
+	ProofSendPath        = "SendPath"     // notes sends by CTPIO, fallbacks to DMA and poisoned frames of the port
+	ProofPodUnchanged    = "PodUnchanged" // no admission webhook changed what matters for the measurement
+	ProofImage           = "Image"        // notes the image's digest; fails if ends with equal CPUs differ in it
+	ProofHypervisor      = "Hypervisor"   // notes whether the node is a virtual machine
 )
