@@ -26,10 +26,9 @@ type Criteria struct {
 	// baseline is what maxIncrease and maxDecrease compare with.
 	Baseline *Baseline `json:"baseline,omitempty"`
 
-	// ignoreDifferences are keys of the evidence that may differ from the baseline, at most 32, such as kernel.release.
-	// The key kernelUpgrade stands for the keys that another kernel of a distribution changes. One * matches any text,
-	// as in cell.*.duration. Write nic.firmware-variant, nic.function, numa.relation and cell.CELL.accelerated.END in
-	// full. Any other difference makes the comparison Inconclusive.
+	// ignoreDifferences are keys of the evidence that may differ from the baseline, at most 32; any other difference makes
+	// the comparison Inconclusive. kernelUpgrade stands for what another kernel of a distribution changes. One * matches
+	// any text, except nic.firmware-variant, nic.function, numa.relation and cell.CELL.accelerated.END.
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
@@ -60,8 +59,7 @@ const (
 	MetricP999   Metric = "p99.9"
 	MetricP9999  Metric = "p99.99"
 	MetricP99999 Metric = "p99.999"
-	// MetricMax is the largest sample. Because the maximum is a single sample of each round, it is
-	// shown and never judged.
+	// MetricMax is the largest sample, a single one of each round: it is shown and never judged.
 	MetricMax Metric = "max"
 	// MetricStdDev is the standard deviation of the samples. Lost messages are not among them.
 	MetricStdDev Metric = "stddev"
@@ -75,7 +73,6 @@ const (
 // +kubebuilder:validation:Enum=Nanoseconds;BitsPerSecond;Messages
 type Unit string
 
-// The units.
 const (
 	UnitNanoseconds   Unit = "Nanoseconds"
 	UnitBitsPerSecond Unit = "BitsPerSecond"
@@ -145,7 +142,6 @@ type Limit struct {
 	Number bool `json:"-"`
 }
 
-// MarshalJSON returns the limit as it was written.
 func (l Limit) MarshalJSON() ([]byte, error) {
 	if l.Number {
 		return []byte(l.Text), nil
@@ -200,9 +196,8 @@ type Rule struct {
 	// +required
 	Metric Metric `json:"metric"`
 
-	// max is the highest value. For a latency, it is a duration from 1ns to 60s, such as 1.75ms,
-	// for the median round. For a Pass, at most one round in ten may exceed it. For lost, it is the
-	// number of messages that any round may lose, 0 to 999999999999.
+	// max is the highest latency of the median round, 1ns to 60s, such as 1.75ms. For a Pass, at most one round in ten may
+	// exceed it. For lost, it is how many messages any round may lose, 0 to 999999999999.
 	// +optional
 	Max Limit `json:"max,omitzero"`
 
@@ -210,9 +205,8 @@ type Rule struct {
 	// +optional
 	Min Limit `json:"min,omitzero"`
 
-	// maxIncrease is how much higher than the baseline a value may be. For a latency, it is a percentage above 0% and
-	// below 10000%, such as 2.5%. For a Pass, at most one round in ten more than in the baseline may exceed it. For
-	// lost, it is how many more messages a round may lose, 0 to 999999999999.
+	// maxIncrease is how much higher than the baseline a latency may be, above 0% and below 10000%. For a Pass, at most
+	// one round in ten more than in the baseline may exceed it. For lost, it is how many more messages a round may lose.
 	// +optional
 	MaxIncrease Limit `json:"maxIncrease,omitzero"`
 
@@ -270,18 +264,12 @@ func (r *Rule) Compares() bool {
 // +kubebuilder:validation:Enum=Benchmark;Variant;Gate;Matrix;Export
 type BaselineType string
 
-// The types of baselines.
 const (
-	// BaselineBenchmark is another benchmark.
 	BaselineBenchmark BaselineType = "Benchmark"
-	// BaselineVariant is another variant of the same benchmark.
-	BaselineVariant BaselineType = "Variant"
-	// BaselineGate is the result that a gate has accepted of the client's node.
-	BaselineGate BaselineType = "Gate"
-	// BaselineMatrix is, for each pair of a matrix, the same pair of another one.
-	BaselineMatrix BaselineType = "Matrix"
-	// BaselineExport is an export of a benchmark of another cluster.
-	BaselineExport BaselineType = "Export"
+	BaselineVariant   BaselineType = "Variant"
+	BaselineGate      BaselineType = "Gate"
+	BaselineMatrix    BaselineType = "Matrix"
+	BaselineExport    BaselineType = "Export"
 )
 
 // Baseline names results to compare with: a union whose type selects the one member that is set.
@@ -292,35 +280,30 @@ const (
 // +kubebuilder:validation:XValidation:rule="(self.type == 'Matrix') == has(self.matrix)",message="matrix belongs to type Matrix, which requires it: give matrix.name, or remove matrix"
 // +kubebuilder:validation:XValidation:rule="(self.type == 'Export') == has(self.export)",message="export belongs to type Export, which requires it: give export.configMapName and export.sha256, or remove export"
 type Baseline struct {
-	// type is Benchmark, Variant (of the same benchmark), Gate (the result that a LatencyGate accepted of the client's
-	// node), Matrix, or Export (a benchmark of another cluster).
+	// type is the kind of the baseline: Benchmark, Variant, Gate, Matrix or Export.
 	// +unionDiscriminator
 	// +required
 	Type BaselineType `json:"type"`
 
-	// benchmark is another benchmark of the namespace; cells of variants with the same name are
-	// compared. Until this benchmark is complete, the verdict is Inconclusive.
+	// benchmark is one of the namespace with variants of the same names. The verdict is Inconclusive until it is complete.
 	// +unionMember
 	Benchmark *BenchmarkReference `json:"benchmark,omitempty"`
 
-	// variant is another variant of the same benchmark. Rules with maxIncrease or maxDecrease do not select its cells.
-	// The evidence may differ where the specs of the two variants differ.
+	// variant is another variant of the benchmark. Rules with maxIncrease or maxDecrease do not select its cells.
 	// +unionMember
 	Variant *ObjectName `json:"variant,omitempty"`
 
-	// gate is the LatencyGate whose accepted result at the first verdict is the baseline. The
-	// gate's spec.namespace must be the namespace of the benchmark. The field must be absent in the
-	// template of a LatencyGate, and is required elsewhere.
+	// gate is the LatencyGate whose accepted result of the client's node at the first verdict is the baseline. The gate
+	// must have the benchmark's namespace. The template of a LatencyGate must not set the field; all others must.
 	// +unionMember
 	Gate *ObjectName `json:"gate,omitempty"`
 
-	// matrix is another LatencyMatrix of the namespace, and is allowed only in the template of a
-	// LatencyMatrix. Each pair is compared with the pair of the same nodes in the same roles.
+	// matrix is, for a LatencyMatrix, another one of the namespace. Pairs of the same nodes and roles are compared.
 	// +unionMember
 	Matrix *ObjectName `json:"matrix,omitempty"`
 
-	// export is a complete export of a LatencyBenchmark in a ConfigMap of the namespace, of the same tool and
-	// latencyType, with the evidence of all runs. Otherwise, the verdict is Inconclusive.
+	// export is a complete export of a LatencyBenchmark of any cluster in a ConfigMap of the namespace, of the same tool
+	// and latencyType, with evidence of all runs. Otherwise, the verdict is Inconclusive.
 	// +unionMember
 	Export *ExportedBaseline `json:"export,omitempty"`
 }
@@ -381,7 +364,6 @@ type ObjectName struct {
 // +kubebuilder:validation:Enum=Pass;Fail;Inconclusive
 type VerdictOutcome string
 
-// The outcomes.
 const (
 	// VerdictPass surfaces when even the pessimistic bound is within the limit.
 	VerdictPass VerdictOutcome = "Pass"
@@ -397,8 +379,7 @@ func (o VerdictOutcome) Compare(other VerdictOutcome) int {
 	return slices.Index(order, o) - slices.Index(order, other)
 }
 
-// Reasons of a RuleVerdict. A comparison whose conditions do not hold has the reason of the condition instead, such as
-// NUMAMismatch.
+// Reasons of a RuleVerdict. If a condition of a comparison does not hold, its reason is there instead.
 const (
 	ReasonWithinLimit           = "WithinLimit"           // with Pass
 	ReasonBeyondLimit           = "BeyondLimit"           // with Fail
@@ -427,12 +408,10 @@ type Verdict struct {
 	Comparisons int32 `json:"comparisons"`
 	// evaluations is how often the data are judged, 1 or 2: after spec.rounds and after spec.maxRounds.
 	Evaluations int32 `json:"evaluations,omitempty"`
-	// wrongOneIn is the inverse of the highest probability of a wrong verdict over all evaluations. With 20, a
-	// comparison at its limit passes, or any comparison within its limit fails, with a probability of at most 5 %. The
-	// field is absent if rounds depend on each other, or if a rule compares with another benchmark.
+	// wrongOneIn is the inverse of the highest probability of a wrong verdict: 20 means at most 5 %. The field is absent
+	// if rounds depend on each other, or if a rule compares with another benchmark.
 	WrongOneIn int64 `json:"wrongOneIn,omitempty"`
-	// beyondOneIn is one in how many benchmarks would look as bad at one evaluation if all true values are within their
-	// limits. The benchmark fails from 40 on. A LatencyMatrix combines the values of all pairs.
+	// beyondOneIn is one in how many benchmarks within all limits would look as bad at an evaluation: a Fail from 40 on.
 	BeyondOneIn int64 `json:"beyondOneIn,omitempty"`
 	// rules are the results of the rules, in the order of spec.criteria.rules.
 	// +listType=atomic
@@ -440,8 +419,7 @@ type Verdict struct {
 	Rules []RuleVerdict `json:"rules"`
 	// baseline is the benchmark that was compared with if criteria.baseline is of type Gate.
 	Baseline *VerdictBaseline `json:"baseline,omitempty"`
-	// inputs are digests of the judged data. If one changes, the results are judged again, except that a Pass or Fail
-	// remains if the baseline is deleted.
+	// inputs are digests of the judged data. A change, except the deletion of the baseline, leads to a new verdict.
 	// +kubebuilder:validation:MaxLength=129
 	Inputs string `json:"inputs,omitempty"`
 }
@@ -462,8 +440,7 @@ type VerdictBaseline struct {
 	UID string `json:"uid"`
 }
 
-// RuleVerdict is the result of one rule, with the numbers of the cell that decided. This cell is the worst cell for the
-// limit among the failed cells, otherwise the inconclusive cells, otherwise the passed cells.
+// RuleVerdict is the result of one rule, with the numbers of the worst failed, else inconclusive, else passed cell.
 type RuleVerdict struct {
 	// rule as text, such as p99 max 2µs of variants vf-onload.
 	// +kubebuilder:validation:MaxLength=512
@@ -490,8 +467,7 @@ type RuleVerdict struct {
 	Cell string `json:"cell,omitempty"`
 	// unit is the unit of candidate and baseline, and of lower and upper if they are not ratios.
 	Unit Unit `json:"unit,omitempty"`
-	// candidate is the value of the (lower) median round; absent if it was not measured, or has no bound because
-	// messages were lost.
+	// candidate is the value of the (lower) median round; absent if unmeasured, or unbounded because of lost messages.
 	Candidate *int64 `json:"candidate,omitempty"`
 	// baseline is the same value of the baseline.
 	Baseline *int64 `json:"baseline,omitempty"`
@@ -499,9 +475,8 @@ type RuleVerdict struct {
 	CandidateRounds int32 `json:"candidateRounds,omitempty"`
 	// baselineRounds is the number of rounds compared with.
 	BaselineRounds int32 `json:"baselineRounds,omitempty"`
-	// estimate is compared with the limit. With a baseline, it is the median of the ratios of all
-	// candidate rounds to all baseline rounds (for lost: of their differences). Without a baseline,
-	// it is the value of the median round. A value without a bound is absent.
+	// estimate is compared with the limit: the value of the median round or, with a baseline, the median ratio (for lost,
+	// difference) of candidate rounds to baseline rounds. A value without a bound is absent.
 	// +kubebuilder:validation:MaxLength=32
 	Estimate string `json:"estimate,omitempty"`
 	// lower is the lower bound of the 95 % interval of the estimate; absent if there are too few rounds.
@@ -512,8 +487,7 @@ type RuleVerdict struct {
 	Upper string `json:"upper,omitempty"`
 	// worstRound is the value of the worst round; absent for lost, or if it is unbounded because messages were lost.
 	WorstRound *int64 `json:"worstRound,omitempty"`
-	// roundsBeyond is the number of candidate rounds that may be beyond the limit or, with a baseline, beyond the limit
-	// of its worst round. A Pass allows one in ten.
+	// roundsBeyond is how many rounds may be beyond the limit (of the baseline's worst round). A Pass allows one in ten.
 	RoundsBeyond int32 `json:"roundsBeyond,omitempty"`
 	// needsRounds is the estimated number of rounds on each side that would decide; 0 if that is unknown or above 1000.
 	NeedsRounds int32 `json:"needsRounds,omitempty"`

@@ -8,8 +8,7 @@ import (
 
 // Custom is a user's own program, at both ends.
 type Custom struct {
-	// image has the program of both ends; the operator's flag --custom-images must allow it. A LatencyGate needs it by
-	// digest. Its user is a number, and not 0.
+	// image has the program; its user is a number above 0. --custom-images must allow it. A LatencyGate needs a digest.
 	// +required
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9][-A-Za-z0-9.]*(:[0-9]{1,5})?/)?[a-z0-9]+(([.]|_|__|-+)[a-z0-9]+)*(/[a-z0-9]+(([.]|_|__|-+)[a-z0-9]+)*)*(:[A-Za-z0-9_][-A-Za-z0-9_.]{0,127})?(@sha256:[0-9a-f]{64})?$`
@@ -20,8 +19,7 @@ type Custom struct {
 	// server is started before the client of each cell, and killed after it.
 	// +required
 	Server CustomProgram `json:"server"`
-	// ready is the protocol of the socket that a ready server has bound to TAILGATE_PORT: TCP or UDP; default the
-	// protocol of the messages.
+	// ready is the protocol of the socket that a ready server has bound to TAILGATE_PORT; default the messages' protocol.
 	// +kubebuilder:validation:Enum=TCP;UDP
 	Ready Protocol `json:"ready,omitempty"`
 	// output has the latencies that the client measures.
@@ -46,8 +44,7 @@ type CustomProgram struct {
 	// +kubebuilder:validation:items:MaxLength=256
 	// +kubebuilder:validation:XValidation:rule="self[0].startsWith('/')",message="command must begin with an absolute path"
 	Command []string `json:"command"`
-	// args follow the command, at most 32 words. In both, $(TAILGATE_PORT), for example, is replaced by the value of that
-	// variable.
+	// args follow the command, at most 32 words. In both, $(NAME) is replaced by a variable, such as $(TAILGATE_PORT).
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:items:MaxLength=256
@@ -82,7 +79,6 @@ type CustomVariable struct {
 // +kubebuilder:validation:Enum=Values;HdrHistogram;SfntPingpong
 type CustomFormat string
 
-// The formats.
 const (
 	CustomValues       CustomFormat = "Values"
 	CustomHdrHistogram CustomFormat = "HdrHistogram"

@@ -29,14 +29,12 @@ const (
 // Tools are all of them, the default first.
 var Tools = []Tool{ToolPinger, ToolSfntPingpong, ToolSfntStream, ToolNetperf, ToolSockperf, ToolCustom}
 
-// OfSfnettest reports whether the tool is one of AMD's cns-sfnettest.
 func (t Tool) OfSfnettest() bool { return t == ToolSfntPingpong || t == ToolSfntStream }
 
 // Protocol is the transport that carries the messages.
 // +kubebuilder:validation:Enum=TCP;UDP;Multicast
 type Protocol string
 
-// The protocols. Multicast is UDP over a multicast group, both ways.
 const (
 	ProtocolTCP       Protocol = "TCP"
 	ProtocolUDP       Protocol = "UDP"
@@ -47,19 +45,15 @@ const (
 // +kubebuilder:validation:Enum=Block;Spin
 type WaitMode string
 
-// The wait modes.
 const (
-	// WaitBlock sleeps in the kernel until it is woken. Onload may spin nevertheless, by its own settings.
 	WaitBlock WaitMode = "Block"
-	// WaitSpin polls a non-blocking socket and never sleeps.
-	WaitSpin WaitMode = "Spin"
+	WaitSpin  WaitMode = "Spin"
 )
 
 // Muxer is the system call with which an end waits for its sockets.
 // +kubebuilder:validation:Enum=None;Select;Poll;Epoll
 type Muxer string
 
-// The muxers. With MuxerNone an end calls recv directly.
 const (
 	MuxerNone   Muxer = "None"
 	MuxerSelect Muxer = "Select"
@@ -71,11 +65,8 @@ const (
 // +kubebuilder:validation:Enum=None;Server
 type CaptureMode string
 
-// The capture modes.
 const (
-	// CaptureNone captures no packets.
-	CaptureNone CaptureMode = "None"
-	// CaptureServer captures packets at the server, and reports the latency of the server alone.
+	CaptureNone   CaptureMode = "None"
 	CaptureServer CaptureMode = "Server"
 )
 
@@ -83,19 +74,15 @@ const (
 // +kubebuilder:validation:Enum=HalfRTT;RTT
 type LatencyType string
 
-// The latency types.
 const (
-	// LatencyHalfRTT is half of the round-trip time, not a one-way time: the two directions may differ.
 	LatencyHalfRTT LatencyType = "HalfRTT"
-	// LatencyRTT is the round-trip time as measured by the client.
-	LatencyRTT LatencyType = "RTT"
+	LatencyRTT     LatencyType = "RTT"
 )
 
 // Percentile names a percentile of latency.
 // +kubebuilder:validation:Enum=p50;p75;p90;p95;p99;p99.9;p99.99;p99.999;p99.9999
 type Percentile string
 
-// The percentiles of a status.
 const (
 	P50     Percentile = "p50"
 	P75     Percentile = "p75"
@@ -148,16 +135,14 @@ type MeasurementSpec struct {
 	// +kubebuilder:default={}
 	Workload Workload `json:"workload,omitzero"`
 
-	// rounds is how many times everything is measured, each time with new pods, 1 to 100; default 6, the fewest that
-	// can decide an absolute limit. More rounds, not longer rounds, make a comparison more precise.
+	// rounds is how many times all is measured, each time with new pods. An absolute limit needs at least 6 rounds.
 	// +kubebuilder:default=6
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	Rounds int32 `json:"rounds,omitempty"`
 
-	// maxRounds is the number of rounds up to which a benchmark with criteria is measured, rounds to 100; default 20,
-	// or rounds if that is more. The additional rounds are measured once, if the verdict after rounds is Inconclusive
-	// and they may decide it.
+	// maxRounds is the number of rounds if the verdict after rounds is Inconclusive and more rounds may decide it. The
+	// value is at least rounds; default 20, or rounds if that is more.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	MaxRounds int32 `json:"maxRounds,omitempty"`
@@ -175,8 +160,7 @@ type MeasurementSpec struct {
 	// acceleration is the network stack of the tools' sockets: the kernel (default) or Onload.
 	Acceleration *Acceleration `json:"acceleration,omitempty"`
 
-	// variants are the configurations that are compared. Each is measured in every round, in an order that changes from
-	// round to round. If unset, there is one variant, named default.
+	// variants are the configurations to compare, each measured in every round. If unset, there is one, named default.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
@@ -184,29 +168,25 @@ type MeasurementSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.map(v, has(v.env) ? v.env.size() : 0).sum() <= 64",message="all variants together have at most 64 variables in env; give those of all variants in spec.pods.env"
 	Variants []Variant `json:"variants,omitempty"`
 
-	// capture says which end captures packets: None (default) or Server, which reports the time from the arrival of a
-	// request to the departure of its answer. Server needs the operator's flag --allow-packet-capture. With one CPU of
-	// the server, the capture disturbs the measurement, and the results have a warning.
+	// capture says which end captures packets: None (default) or Server, for the time from a request's arrival at the
+	// server to its answer. Server needs the operator's flag --allow-packet-capture and, to avoid a warning, 2 CPUs.
 	Capture CaptureMode `json:"capture,omitempty"`
 
-	// latencyType is what the latencies count: HalfRTT (default) or RTT. Stored histograms always hold the full RTT.
+	// latencyType is HalfRTT (half of the round-trip time, not one way) or RTT. Stored histograms always hold the RTT.
 	// +kubebuilder:default=HalfRTT
 	LatencyType LatencyType `json:"latencyType,omitempty"`
 
-	// headline selects the cell for status.summary, kubectl get, the slowest pairs of a LatencyMatrix and the latency
-	// metrics of a LatencyGate; default the first cell.
+	// headline selects the cell of status.summary, of a matrix's slowest pairs and of a gate's metrics; default the first.
 	Headline *Headline `json:"headline,omitempty"`
 
-	// highestPercentile is the highest percentile that the results must have, p50 to p99.9999. A spec that cannot
-	// provide it is refused. If unset, no percentile is guaranteed.
+	// highestPercentile must be in the results: a spec that cannot provide it is refused. If unset, none is guaranteed.
 	HighestPercentile Percentile `json:"highestPercentile,omitempty"`
 
 	// pods has additional settings of the benchmark pods that a cluster may need.
 	Pods *PodSettings `json:"pods,omitempty"`
 
-	// priority orders benchmarks that wait for the same nodes, -1000 to 1000; default 0. The highest value is next;
-	// each minute of waiting adds one. A benchmark that has begun keeps its nodes until it is finished. The priority
-	// may change at any time.
+	// priority orders benchmarks that wait for the same nodes, the highest first; default 0. Each minute of waiting adds
+	// one. A benchmark that has begun keeps its nodes until it is finished.
 	// +kubebuilder:validation:Minimum=-1000
 	// +kubebuilder:validation:Maximum=1000
 	Priority int32 `json:"priority,omitempty"`
@@ -217,19 +197,16 @@ type MeasurementSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	Notes []Note `json:"notes,omitempty"`
 
-	// criteria are the limits that the results must meet. A change is allowed at any time: the
-	// stored results are judged again.
+	// criteria are the limits that the results must meet. After a change, the stored results are judged again.
 	Criteria *Criteria `json:"criteria,omitempty"`
 }
 
-// LatencyBenchmarkSpec describes the measurement. After acceptance, only criteria, priority, suspend,
-// ttlSecondsAfterFinished and historyLimit can change.
+// LatencyBenchmarkSpec describes the measurement.
 type LatencyBenchmarkSpec struct {
 	MeasurementSpec `json:",inline"`
 
-	// suspend stops the benchmark while it is true. The current attempt ends and does not count as
-	// failed, stored results are kept, and other benchmarks do not wait for this one. When suspend
-	// is false again, the remaining runs are measured. A change is allowed at any time.
+	// suspend stops the benchmark while it is true: the current attempt ends and does not count as failed, and other
+	// benchmarks do not wait for this one. Afterwards, the remaining runs are measured.
 	Suspend bool `json:"suspend,omitempty"`
 
 	// ttlSecondsAfterFinished is the number of seconds after which a finished benchmark is deleted with its results, 0
@@ -238,9 +215,8 @@ type LatencyBenchmarkSpec struct {
 	// +kubebuilder:validation:Maximum=315360000
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 
-	// historyLimit is the number of newer complete benchmarks of the series after which a finished benchmark is deleted
-	// with its results, 1 to 1000; absent: never. A series is all benchmarks of the namespace with the same label
-	// tailgate.dev/series. A benchmark that is a baseline is kept.
+	// historyLimit is how many newer complete benchmarks of the namespace with the same label tailgate.dev/series lead to
+	// the deletion of a finished benchmark, 1 to 1000; absent: never. A baseline is kept.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	HistoryLimit int32 `json:"historyLimit,omitempty"`
@@ -334,8 +310,7 @@ type Workload struct {
 	// +kubebuilder:validation:MaxItems=3
 	Protocols []Protocol `json:"protocols,omitempty"`
 
-	// messageSizes are the payload sizes to measure, in bytes, 0 to 65536, at most 32; default 64, or none if there are
-	// streams. sfnt-stream answers with 48 bytes, whatever the size.
+	// messageSizes are the payload sizes in bytes, 0 to 65536, at most 32; default 64, or none if there are streams.
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
@@ -343,8 +318,7 @@ type Workload struct {
 	// +kubebuilder:validation:items:Maximum=65536
 	MessageSizes []int32 `json:"messageSizes,omitempty"`
 
-	// ratesPerSecond are the rates at which messages are sent (open loop), at most 16. If unset,
-	// each message follows the response to the previous message (ping-pong).
+	// ratesPerSecond are the rates of messages, at most 16. If unset, each message follows the answer to the last message.
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
@@ -358,7 +332,7 @@ type Workload struct {
 	// +kubebuilder:validation:MaxItems=16
 	Streams []Stream `json:"streams,omitempty"`
 
-	// wait is how both ends wait for a message: Block (default) sleeps in the kernel, Spin polls.
+	// wait is how both ends wait for a message: Block sleeps in the kernel, unless Onload is set to spin; Spin polls.
 	// +kubebuilder:default=Block
 	Wait WaitMode `json:"wait,omitempty"`
 
@@ -371,8 +345,7 @@ type Workload struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^2(2[4-9]|3[0-9])([.][0-9]{1,3}){3}$') && isIP(self)",message="must be an IPv4 multicast address, such as 239.192.0.1"
 	MulticastGroup string `json:"multicastGroup,omitempty"`
 
-	// duration is how long each cell is measured in each round, after its warm-up, 100ms to 12h; default 3s. A
-	// percentile needs ten samples beyond it: with a round trip of 10 µs, p99.9 needs 0.1 s and p99.999 10 s.
+	// duration is how long each cell is measured in a round, 100ms to 12h. A percentile needs ten samples beyond it.
 	// +optional
 	// +kubebuilder:default="3s"
 	// +kubebuilder:validation:Type=string
@@ -387,8 +360,7 @@ type Workload struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]+)?(ms|s|m|h))+$') && duration(self) >= duration('0s') && duration(self) <= duration('60s')",message="must be a duration from 0s to 60s, such as 500ms"
 	Warmup metav1.Duration `json:"warmup,omitempty"`
 
-	// lossAfter is the time after which the pinger counts a datagram without an answer as lost, 10ms to 10s; default
-	// 1s. In ping-pong, nothing is sent in this time.
+	// lossAfter is the time after which pinger counts an unanswered datagram as lost, 10ms to 10s; default 1s.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -521,9 +493,8 @@ type Pair struct {
 	ServerNode string `json:"serverNode"`
 }
 
-// Summary is one cell of every variant, for kubectl get: percentiles as text, such as 12.30µs or, with several
-// variants, pod 35.20µs, vf 12.30µs. A percentile with too few samples is empty or a dash, and one that lost messages
-// reach is "lost".
+// Summary is one cell of every variant as text, such as 12.30µs. A percentile with too few samples is empty or a dash,
+// and one that lost messages reach is "lost".
 type Summary struct {
 	// variant is the name of the variant of the numeric percentiles: the first variant.
 	// +kubebuilder:validation:MaxLength=63
@@ -548,8 +519,7 @@ type Summary struct {
 	P999Nanoseconds *int64 `json:"p999Nanoseconds,omitempty"`
 	// samples is the number of samples of all rounds of this cell and variant.
 	Samples int64 `json:"samples,omitempty"`
-	// variants is p50 in each variant as a multiple of the first variant's p50, such as pod 1.54;
-	// absent with one variant.
+	// variants is p50 in each variant as a multiple of the first variant's, such as pod 1.54; absent with one variant.
 	// +kubebuilder:validation:MaxLength=1024
 	Variants string `json:"variants,omitempty"`
 	// placement is Verified if all endpoints of all variants are Verified, otherwise Unverified.
@@ -707,7 +677,8 @@ type LatencyBenchmark struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the standard object metadata.
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	// spec describes the measurement.
+	// spec describes the measurement. Once it is accepted, only criteria, priority, suspend, ttlSecondsAfterFinished and
+	// historyLimit can change.
 	// +required
 	Spec LatencyBenchmarkSpec `json:"spec"`
 	// status is the observed state and the results.

@@ -4,18 +4,12 @@ package v1alpha1
 // +kubebuilder:validation:Enum=Pod;Host;VF;PF;NAD
 type NetworkType string
 
-// The network types.
 const (
-	// NetworkPod is the cluster's primary pod network.
-	NetworkPod NetworkType = "Pod"
-	// NetworkHost is the node's own network namespace, which needs the operator's flag --allow-host-network.
+	NetworkPod  NetworkType = "Pod"
 	NetworkHost NetworkType = "Host"
-	// NetworkVF is an SR-IOV virtual function, which a device plugin allocates and Multus attaches.
-	NetworkVF NetworkType = "VF"
-	// NetworkPF is a whole physical function, which a device plugin allocates and Multus attaches.
-	NetworkPF NetworkType = "PF"
-	// NetworkNAD is an interface without a device of its own, such as macvlan or ipvlan, which Multus attaches.
-	NetworkNAD NetworkType = "NAD"
+	NetworkVF   NetworkType = "VF"
+	NetworkPF   NetworkType = "PF"
+	NetworkNAD  NetworkType = "NAD"
 )
 
 // Attached reports whether Multus attaches the network to the pods, in addition to the primary one.
@@ -78,9 +72,8 @@ type Alignment struct {
 // +kubebuilder:validation:XValidation:rule="has(self.networkRef) != has(self.ipam)",message="give exactly one of networkRef, an existing NetworkAttachmentDefinition, and ipam, with which the operator creates one"
 // +kubebuilder:validation:XValidation:rule="has(self.ipam) || !has(self.mtu)",message="mtu is for networks that the operator creates: give ipam, or set the MTU in the NetworkAttachmentDefinition"
 type DeviceNetwork struct {
-	// resourceName is the extended resource of the VFs or PFs, of which each pod requests one, such as
-	// openshift.io/sf_x2_vf. A device plugin or the extendedResourceName of a DeviceClass provides it. The name must
-	// equal the annotation k8s.v1.cni.cncf.io/resourceName of the NetworkAttachmentDefinition.
+	// resourceName is the extended resource of the VFs or PFs, such as openshift.io/sf_x2_vf, of a device plugin or a
+	// DeviceClass. The annotation k8s.v1.cni.cncf.io/resourceName of the NetworkAttachmentDefinition must equal it.
 	// +required
 	// +kubebuilder:validation:MinLength=3
 	// +kubebuilder:validation:MaxLength=253
@@ -190,11 +183,8 @@ type NetworkRef struct {
 // +kubebuilder:validation:Enum=Static;Whereabouts
 type IPAMType string
 
-// The IPAM types.
 const (
-	// IPAMStatic is for two addresses that the operator assigns, by the CNI plugin static, of a reserved range.
-	IPAMStatic IPAMType = "Static"
-	// IPAMWhereabouts is for addresses of the IPAM plugin whereabouts, each unique in the cluster.
+	IPAMStatic      IPAMType = "Static"
 	IPAMWhereabouts IPAMType = "Whereabouts"
 )
 
@@ -221,11 +211,8 @@ type IPAM struct {
 // +kubebuilder:validation:Enum=Kernel;Onload
 type AccelerationType string
 
-// The acceleration types.
 const (
-	// AccelerationKernel is the kernel's own network stack.
 	AccelerationKernel AccelerationType = "Kernel"
-	// AccelerationOnload is AMD's Onload, which serves the sockets of a process in user space.
 	AccelerationOnload AccelerationType = "Onload"
 )
 
@@ -237,8 +224,7 @@ type OnloadProfile string
 const (
 	// OnloadProfileLatency polls for 100 ms before it sleeps, and does without TCP's fast start.
 	OnloadProfileLatency OnloadProfile = "latency"
-	// OnloadProfileLatencyBest is latency and, in addition, sends by CTPIO on interfaces with full-feature firmware
-	// (EF_CTPIO_SWITCH_BYPASS=1) and takes epoll sets to be used by one thread (EF_EPOLL_MT_SAFE=1).
+	// OnloadProfileLatencyBest is latency with EF_CTPIO_SWITCH_BYPASS=1 (full-feature firmware) and EF_EPOLL_MT_SAFE=1.
 	OnloadProfileLatencyBest OnloadProfile = "latency-best"
 )
 
@@ -246,12 +232,9 @@ const (
 // +kubebuilder:validation:Enum=DevicePlugin;Image
 type OnloadSource string
 
-// The sources of Onload.
 const (
-	// OnloadFromDevicePlugin is for the library that the device plugin of AMD's Onload operator mounts.
 	OnloadFromDevicePlugin OnloadSource = "DevicePlugin"
-	// OnloadFromImage is for a library in the bench image. Onload's devices still come from the device plugin.
-	OnloadFromImage OnloadSource = "Image"
+	OnloadFromImage        OnloadSource = "Image"
 )
 
 // Acceleration is the network stack of the tools' sockets: a union whose type selects the one member that may be set.

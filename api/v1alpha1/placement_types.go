@@ -14,14 +14,10 @@ import (
 // +kubebuilder:validation:Enum=Required;Preferred;Ignore
 type NUMAPolicy string
 
-// The NUMA policies.
 const (
-	// NUMARequired makes the verdict Inconclusive unless the measuring CPUs are on the device's NUMA node.
-	NUMARequired NUMAPolicy = "Required"
-	// NUMAPreferred adds a warning unless the measuring CPUs are on the device's NUMA node.
+	NUMARequired  NUMAPolicy = "Required"
 	NUMAPreferred NUMAPolicy = "Preferred"
-	// NUMAIgnore is for measurements to which the NUMA nodes do not matter, or that study their effect.
-	NUMAIgnore NUMAPolicy = "Ignore"
+	NUMAIgnore    NUMAPolicy = "Ignore"
 )
 
 // The rules of quantities begin with a pattern, because an API server and Go compute 1e99999999 for minutes.
@@ -36,9 +32,7 @@ type Placement struct {
 	// +kubebuilder:default={}
 	Server *EndpointPlacement `json:"server,omitempty"`
 
-	// cpus is the number of whole, exclusive CPUs of each endpoint, 1 to 64. If unset, the operator chooses 2, or 1 if
-	// a node has no second CPU for pods (status.cpus). The tool is pinned to the first CPU, the agent to the last of
-	// several.
+	// cpus is the number of exclusive CPUs of each endpoint; default 2, or 1 if a node has no second CPU (status.cpus).
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=64
 	CPUs int32 `json:"cpus,omitempty"`
@@ -51,9 +45,8 @@ type Placement struct {
 	// +kubebuilder:validation:XValidation:rule="string(self).matches('^[0-9]{1,12}([.][0-9]{1,3})?([kMG]|[KMG]i)?$') && quantity(string(self)).compareTo(quantity('128Mi')) >= 0 && quantity(string(self)).compareTo(quantity('64Gi')) <= 0",message="must be a quantity from 128Mi to 64Gi, such as 512Mi"
 	Memory resource.Quantity `json:"memory,omitempty"`
 
-	// numaPolicy is the effect of a measuring CPU that is not on the NUMA node of the device.
-	// Required makes the verdict Inconclusive, Preferred adds a warning, Ignore does nothing. If
-	// unset, it is Required with network type VF or PF or alignWith, and otherwise Preferred.
+	// numaPolicy is the effect of a measuring CPU that is not on the device's NUMA node: Inconclusive (Required), a
+	// warning (Preferred) or none (Ignore). Default is Required with network type VF or PF or alignWith, else Preferred.
 	NUMAPolicy NUMAPolicy `json:"numaPolicy,omitempty"`
 }
 
@@ -88,8 +81,7 @@ func (e *EndpointPlacement) On(nodes NodeSelection) *EndpointPlacement {
 	return own
 }
 
-// Of returns the placement of the endpoint with a role, with the settings that both endpoints share filled in. CPUs and
-// NUMAPolicy are empty if the spec does not set them.
+// Of returns the placement of a role with the common settings; CPUs and NUMAPolicy are empty if the spec is silent.
 func (p Placement) Of(role string) EndpointPlacement {
 	given := p.Server
 	if role == RoleClient {
@@ -154,8 +146,7 @@ type NodeSelection struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	NodeNames []string `json:"nodeNames,omitempty"`
 
-	// nodeSelector selects nodes by their labels. If nodeName and nodeNames are unset, too, any node is selected: of
-	// those with the requested resources, the one that fewest others need.
+	// nodeSelector selects nodes by their labels. If nodeName and nodeNames are unset, too, any node may be selected.
 	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && self.matchLabels.size() > 0 || has(self.matchExpressions) && self.matchExpressions.size() > 0",message="nodeSelector: must have matchLabels or matchExpressions; to select any node, remove nodeSelector"
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && e.values.size() > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || e.values.size() == 0))",message="matchExpressions: operator must be In or NotIn with 1 to 64 values, or Exists or DoesNotExist without values"
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchLabels) || self.matchLabels.all(k, k.size() <= 317)",message="matchLabels: a key has at most 317 characters"
@@ -189,8 +180,7 @@ func (s *NodeSelection) Matcher() (matches func(*corev1.Node) bool, err error) {
 // +kubebuilder:validation:XValidation:rule="!has(self.annotations) || self.annotations.all(k, self.annotations[k].size() <= 64)",message="annotations: a value has at most 64 characters"
 // +kubebuilder:validation:XValidation:rule="!has(self.priorityClassName) || !self.priorityClassName.startsWith('system-')",message="priorityClassName: must not be a class of the system; create your own PriorityClass"
 type PodSettings struct {
-	// annotations are CRI-O's annotations for low latency, such as irq-load-balancing.crio.io. The
-	// runtimeClassName must allow them.
+	// annotations are CRI-O's for low latency, such as irq-load-balancing.crio.io. runtimeClassName must allow them.
 	// +kubebuilder:validation:MaxProperties=5
 	Annotations map[string]string `json:"annotations,omitempty"`
 

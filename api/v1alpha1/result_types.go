@@ -6,11 +6,8 @@ import "strconv"
 // +kubebuilder:validation:Enum=Verified;Unverified
 type PlacementState string
 
-// The placement states.
 const (
-	// PlacementVerified is for results whose endpoints are all verified.
-	PlacementVerified PlacementState = "Verified"
-	// PlacementUnverified is for results with an endpoint that is not verified.
+	PlacementVerified   PlacementState = "Verified"
 	PlacementUnverified PlacementState = "Unverified"
 )
 
@@ -52,8 +49,7 @@ type CellResult struct {
 	Percentiles []PercentileResult `json:"percentiles,omitempty"`
 	// needsSamples is the total number of samples that the first absent percentile needs; 0 if no percentile is absent.
 	NeedsSamples int64 `json:"needsSamples,omitempty"`
-	// stepNanoseconds is the resolution of the percentiles of a tool that does not report samples. Each percentile is
-	// then the median of the tool's own percentiles over the rounds.
+	// stepNanoseconds is the resolution of a tool without samples. Percentiles are then medians of rounds' percentiles.
 	StepNanoseconds int64 `json:"stepNanoseconds,omitempty"`
 	// spread is the variation of each percentile between the rounds, with two rounds or more.
 	// +listType=map
@@ -132,8 +128,7 @@ type Spread struct {
 type Ratio struct {
 	// percentile that is compared.
 	Percentile Percentile `json:"percentile"`
-	// estimate is the median of the ratios of every round to every round of the first variant (Hodges-Lehmann). With
-	// too few samples, it is the ratio of the percentiles over all rounds, without bounds.
+	// estimate is the median ratio of pairs of rounds (Hodges-Lehmann); with too few samples, the ratio of all samples.
 	Estimate Factor `json:"estimate"`
 	// lower is the lower bound of the 95 % interval (exact Mann-Whitney); absent with fewer than four rounds a side.
 	Lower Factor `json:"lower,omitempty"`
@@ -233,7 +228,6 @@ type Endpoint struct {
 // +kubebuilder:validation:Enum=Proved;Failed;Unknown;Noted
 type ProofState string
 
-// The proof states.
 const (
 	// ProofProved is for a found value that is the expected one.
 	ProofProved ProofState = "Proved"

@@ -72,8 +72,7 @@ type SessionReference struct {
 	Provisional string `json:"provisional,omitempty"`
 }
 
-// ReferenceSession contains rounds of an accepted measurement of one boot: 12 of the first boot,
-// and 6 of each later boot.
+// ReferenceSession contains rounds of an accepted measurement of one boot: 12 of the first, and 6 of each later boot.
 type ReferenceSession struct {
 	// benchmark is the name of the LatencyBenchmark that measured it.
 	// +kubebuilder:validation:MaxLength=253

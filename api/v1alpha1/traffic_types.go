@@ -37,7 +37,6 @@ func (t Traffic) OpenLoop() bool { return t.RatePerSecond > 0 }
 // SentIn returns how many messages are sent in a time at the rate; 0 without a rate.
 func (t Traffic) SentIn(d time.Duration) float64 { return float64(t.RatePerSecond) * d.Seconds() }
 
-// OfSize returns the same traffic with messages of another size.
 func (t Traffic) OfSize(size int32) Traffic {
 	t.MessageSize = size
 	return t
