@@ -14,26 +14,18 @@ type IdentityKey string
 
 // The identity keys. All but Devices are fields of status.nodeInfo of the Node.
 const (
-	// IdentityBootID is new with each boot.
-	IdentityBootID IdentityKey = "BootID"
-	// IdentityKernel is the kernel's release.
-	IdentityKernel IdentityKey = "Kernel"
-	// IdentityKubelet is the kubelet's version.
-	IdentityKubelet IdentityKey = "Kubelet"
-	// IdentityContainerRuntime is the container runtime and its version.
+	IdentityBootID           IdentityKey = "BootID"
+	IdentityKernel           IdentityKey = "Kernel"
+	IdentityKubelet          IdentityKey = "Kubelet"
 	IdentityContainerRuntime IdentityKey = "ContainerRuntime"
-	// IdentityOSImage is the name and version of the operating system.
-	IdentityOSImage IdentityKey = "OSImage"
-	// IdentityDevices is the number of allocatable devices of the template's extended resources,
-	// without resources of DRA.
-	IdentityDevices IdentityKey = "Devices"
+	IdentityOSImage          IdentityKey = "OSImage"
+	IdentityDevices          IdentityKey = "Devices"
 )
 
 // GateIdentity lists the properties of a node whose change invalidates its result.
 type GateIdentity struct {
-	// keys are BootID, Kernel, Kubelet, ContainerRuntime, OSImage and Devices (allocatable devices of the template's
-	// extended resources); default all. NIC driver and firmware and the version of Onload are part of the evidence of
-	// each benchmark instead.
+	// keys are BootID, Kernel, Kubelet, ContainerRuntime, OSImage and Devices (the number of allocatable devices of the
+	// template's extended resources, without resources of DRA); default all.
 	// +listType=set
 	// +kubebuilder:default={BootID,Kernel,Kubelet,ContainerRuntime,OSImage,Devices}
 	// +kubebuilder:validation:MaxItems=6
@@ -52,8 +44,7 @@ type GateIdentity struct {
 
 // GateTaint keeps pods away from nodes that are not verified.
 type GateTaint struct {
-	// effect is NoSchedule, or NoExecute, which evicts running pods, too. A change of all nodes at once taints all of
-	// them, and NoExecute deletes their pods without regard to PodDisruptionBudgets.
+	// effect is NoSchedule, or NoExecute, which evicts running pods, too, without regard to PodDisruptionBudgets.
 	// +required
 	// +kubebuilder:validation:Enum=NoSchedule;NoExecute
 	Effect corev1.TaintEffect `json:"effect"`
@@ -63,34 +54,27 @@ type GateTaint struct {
 // +kubebuilder:validation:Enum=Enforce;EnforceChanges;Observe
 type EnforcementMode string
 
-// The modes.
 const (
-	// EnforcementAll holds back each node that is not verified.
-	EnforcementAll EnforcementMode = "Enforce"
-	// EnforcementChanges holds back a node that is not verified, unless it is as the gate found it.
+	EnforcementAll     EnforcementMode = "Enforce"
 	EnforcementChanges EnforcementMode = "EnforceChanges"
-	// EnforcementNone holds back no node.
-	EnforcementNone EnforcementMode = "Observe"
+	EnforcementNone    EnforcementMode = "Observe"
 )
 
 // Enforcement lists what a gate sets on nodes in addition to the Node condition, and which nodes it holds back.
 type Enforcement struct {
-	// mode is which nodes that are not verified are held back. Enforce (default) holds back all, EnforceChanges all
-	// except nodes that are as the gate found them (status.preexisting). Observe holds back no node, and marks no Node.
-	// Each mode measures all nodes. The hold pod of a node that is not held back is ready.
+	// mode is which nodes that are not verified are held back: Enforce all, EnforceChanges all but nodes that are as the
+	// gate found them (status.preexisting). Observe holds back no node and marks none. Each mode measures all nodes.
 	// +kubebuilder:default=Enforce
 	Mode EnforcementMode `json:"mode,omitempty"`
 
 	// label sets the node label tailgate.dev/latency-verified to "true" or "false". If unset, the gate sets no label.
 	Label *GateLabel `json:"label,omitempty"`
 
-	// taint taints nodes that are not verified with tailgate.dev/latency-unverified. The pods that a measurement needs,
-	// such as pods of CNI and device plugins, must tolerate this taint. If unset, the gate sets no taint. A taint with
-	// which a node registered stays until the node is verified.
+	// taint taints nodes that are not verified with tailgate.dev/latency-unverified, which pods that a measurement needs
+	// (CNI, device plugins) must tolerate. Even if unset, a taint of a node's registration stays until it is verified.
 	Taint *GateTaint `json:"taint,omitempty"`
 
-	// holdPod runs a pod on each node that is Ready only while the node is verified, in the gate's namespace. If unset,
-	// there are no hold pods.
+	// holdPod runs a pod on each node, in the gate's namespace, which is Ready unless the node is held back; default none.
 	HoldPod *GateHoldPod `json:"holdPod,omitempty"`
 }
 
@@ -128,9 +112,8 @@ type GateBudget struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.timeZone) || has(self.schedule)",message="timeZone: applies only to a schedule; remove it, or set schedule"
 // +kubebuilder:validation:XValidation:rule="!has(self.scheduleWindow) || has(self.schedule)",message="scheduleWindow: applies only to a schedule; remove it, or set schedule"
 type LatencyGateSpec struct {
-	// nodeSelector selects the nodes of the gate by their labels; it must not be empty. For every node, use
-	// matchExpressions with key kubernetes.io/hostname and operator Exists. A node belongs to the oldest gate that
-	// selects it.
+	// nodeSelector selects the nodes of the gate; it must not be empty. For every node, use matchExpressions with key
+	// kubernetes.io/hostname and operator Exists. A node belongs to the oldest gate that selects it.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && self.matchLabels.size() > 0 || has(self.matchExpressions) && self.matchExpressions.size() > 0",message="nodeSelector: must have matchLabels or matchExpressions; to select every node, use matchExpressions: [{key: kubernetes.io/hostname, operator: Exists}]"
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && e.values.size() > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || e.values.size() == 0))",message="matchExpressions: operator must be In or NotIn with 1 to 64 values, or Exists or DoesNotExist without values"
@@ -144,16 +127,14 @@ type LatencyGateSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot change, because it contains the accepted results: delete the gate and apply it again"
 	Namespace string `json:"namespace"`
 
-	// template is the template of the benchmark that verifies a node. spec.placement.client must not select nodes;
-	// spec.placement.server selects the peers, {} the nodes of the gate. spec.criteria has the rules: maxIncrease and
-	// maxDecrease compare with the accepted boots of the node, by baseline {type: Gate}. A change of the template does
-	// not make a node unverified.
+	// template is the benchmark that verifies a node. spec.placement.client must not select nodes; spec.placement.server
+	// selects the peers, {} the nodes of the gate. spec.criteria is required; maxIncrease and maxDecrease compare with the
+	// node's accepted boots by baseline {type: Gate}. A change makes no node unverified.
 	// +required
 	Template LatencyBenchmarkTemplate `json:"template"`
 
-	// releaseAfter is how long the gate retains a node that it no longer selects, 1m to 8760h; default 1h. Until then,
-	// the node keeps its baselines, and is held back if it is not verified. The accepted results are kept as long when
-	// the Node or the gate is deleted. To release a node at once, delete its LatencyVerification.
+	// releaseAfter is how long a node that the gate no longer selects is retained, held back unless verified: 1m to 8760h.
+	// Results of a deleted Node or gate stay as long. To release a node at once, delete its LatencyVerification.
 	// +optional
 	// +kubebuilder:default="1h"
 	// +kubebuilder:validation:Type=string
@@ -166,9 +147,8 @@ type LatencyGateSpec struct {
 	// +kubebuilder:default={}
 	Identity GateIdentity `json:"identity,omitzero"`
 
-	// schedule is when verified nodes are measured again, in the five fields of cron or as @daily, for example; default
-	// never. Nodes are measured in turn, each while a peer is free. A time that the change to summer time skips is due
-	// at the change; one that occurs twice is due once, unless the hour is *.
+	// schedule is when verified nodes are measured again, in turn: five fields of cron, or @daily, for example; default
+	// never. A time that summer time skips is due at the change; one that occurs twice is due once, unless the hour is *.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=100
 	// +kubebuilder:validation:XValidation:rule="!self.contains('TZ') && !self.startsWith('@every')",message="give the time zone in timeZone, and times of day rather than @every"
@@ -200,8 +180,7 @@ type LatencyGateSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	MaxUnverified *int32 `json:"maxUnverified,omitempty"`
 
-	// maxParallel is how many nodes are measured at once: 1 to 100, or a percentage of the nodes, rounded up; default
-	// 10%. Each has a peer of its own. With ipam of type Static, which has the addresses of one pair, it is one.
+	// maxParallel is how many nodes are measured at once: 1 to 100, or a percentage, rounded up; 1 if ipam is Static.
 	// +kubebuilder:default="10%"
 	// +kubebuilder:validation:MaxLength=4
 	// +kubebuilder:validation:XIntOrString
@@ -217,8 +196,7 @@ type LatencyGateSpec struct {
 	// suspend stops the start of benchmarks. Verified nodes can still become unverified.
 	Suspend bool `json:"suspend,omitempty"`
 
-	// workloads are applications whose pods on the gate's nodes are shown in the status with what kubectl tailgate
-	// inspect found. An inspection changes no state of a node.
+	// workloads are applications whose last kubectl tailgate inspect is in the status. Inspections change no node's state.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=8
@@ -245,8 +223,7 @@ type GateWorkload struct {
 	Require string `json:"require,omitempty"`
 }
 
-// WorkloadStatus is what the last inspections of the running pods of a workload on the gate's nodes found. Users of the
-// namespace can write it, too: it is no evidence.
+// WorkloadStatus is what the last inspections of a workload's pods found. Users can write it, too: it is no evidence.
 type WorkloadStatus struct {
 	// name is the name of the workload in the spec.
 	Name string `json:"name"`
@@ -293,9 +270,9 @@ type NodeCounts struct {
 	Verified int32 `json:"verified"`
 	// unverified is the number of nodes in state Unverified, which wait to be measured.
 	Unverified int32 `json:"unverified"`
-	// unmeasurable is the number of those that no measurement can verify, because of a taint, or because there is no peer.
+	// unmeasurable is the number of those that no measurement can verify, because of a taint or without a peer.
 	Unmeasurable int32 `json:"unmeasurable,omitempty"`
-	// unplaced is the number of nodes that are due by the schedule or by a request, and that have no room for the benchmark's pods.
+	// unplaced is the number of nodes that are due by schedule or request and have no room for the benchmark's pods.
 	Unplaced int32 `json:"unplaced,omitempty"`
 	// measuring is the number of nodes in state Measuring.
 	Measuring int32 `json:"measuring"`
@@ -339,14 +316,11 @@ type SessionSpread struct {
 	Group string `json:"group"`
 	// nodes is the number of nodes of the group with a difference between two boots.
 	Nodes int32 `json:"nodes"`
-	// differences is the number of differences that count, at most 200; with fewer than 8 nodes,
-	// differences of all groups.
+	// differences is the number of differences that count, at most 200; with fewer than 8 nodes, of all groups.
 	Differences int32 `json:"differences"`
-	// deviation is the robust standard deviation of the logarithms of sessions, without what at least 6 nodes share;
-	// absent with fewer than 4 differences.
+	// deviation is the robust standard deviation of logarithms, without what 6 nodes share; absent below 4 differences.
 	Deviation Factor `json:"deviation,omitempty"`
-	// warmUp is the ratio of the first 6 rounds of first sessions to the next 6; absent unless they are significantly
-	// slower. While it is there, these rounds are not compared, and a session has 6 more.
+	// warmUp is the ratio of the first 6 rounds of first sessions to the next 6, if slower; 6 more then replace them.
 	WarmUp Factor `json:"warmUp,omitempty"`
 }
 
@@ -367,8 +341,7 @@ type FleetChange struct {
 	Nodes int32 `json:"nodes"`
 	// median is the median ratio of the nodes, after to before.
 	Median Factor `json:"median"`
-	// shifted is true while the nodes are slower by more than half of the tolerance. To end this, undo the change or
-	// accept the results. A later change that brings 6 nodes back within the limit ends it, too.
+	// shifted is true while the nodes are slower by over half of the tolerance. Undo the change, or accept the results.
 	Shifted bool `json:"shifted,omitempty"`
 	// startTime is when the first of the nodes was measured after the change.
 	StartTime metav1.Time `json:"startTime"`
@@ -393,8 +366,7 @@ type ScheduleStatus struct {
 	TimeZone string `json:"timeZone,omitempty"`
 	// startTime is when the operator first saw this schedule, or the end of spec.suspend. Earlier times do not count.
 	StartTime metav1.Time `json:"startTime"`
-	// fruitless is the number of turns in a row without a result, and of failed benchmarks. From 5 on, the schedule
-	// pauses until its next time.
+	// fruitless is how many turns or benchmarks in a row had no result. At 5, the schedule pauses until its next time.
 	Fruitless int32 `json:"fruitless,omitempty"`
 	// fruitlessTime is when the last of these ended.
 	FruitlessTime *metav1.MicroTime `json:"fruitlessTime,omitempty"`

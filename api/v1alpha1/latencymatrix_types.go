@@ -8,16 +8,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The bounds of a LatencyMatrix.
+// The maximum numbers of a LatencyMatrix.
 const (
-	// MaxMatrixNodes is the maximum number of nodes of topologies Ring and AllPairs: 4950 pairs with AllPairs.
-	MaxMatrixNodes = 100
-	// MaxStarClients is the maximum number of clients of topology Star.
-	MaxStarClients = 500
-	// MaxSlowestPairs is the maximum number of pairs in status.slowest.
-	MaxSlowestPairs = 10
-	// MaxMatrixCells is the maximum number of cells in status.cells.
-	MaxMatrixCells = 64
+	MaxMatrixNodes  = 100 // nodes of topologies Ring and AllPairs: 4950 pairs with AllPairs
+	MaxStarClients  = 500 // clients of topology Star
+	MaxSlowestPairs = 10  // pairs in status.slowest
+	MaxMatrixCells  = 64  // cells in status.cells
 )
 
 // ReasonTooManyNodes is a reason of ConditionAccepted: the topology does not allow as many nodes.
@@ -36,13 +32,9 @@ const (
 // +kubebuilder:validation:Enum=Star;Ring;AllPairs
 type Topology string
 
-// The topologies.
 const (
-	// TopologyStar is every node with the one server node.
-	TopologyStar Topology = "Star"
-	// TopologyRing is every node with the next, the last with the first.
-	TopologyRing Topology = "Ring"
-	// TopologyAllPairs is every node with every other.
+	TopologyStar     Topology = "Star"
+	TopologyRing     Topology = "Ring"
 	TopologyAllPairs Topology = "AllPairs"
 )
 
@@ -51,7 +43,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="[self.template.spec.placement].all(p, (!has(p.client) || !has(p.client.nodeName) && !has(p.client.nodeNames) && !has(p.client.nodeSelector)) && (!has(p.server) || !has(p.server.nodeName) && !has(p.server.nodeNames) && !has(p.server.nodeSelector)))",message="template.spec.placement: client and server must not select nodes, because nodes and server of the matrix select them"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.criteria) || !has(self.template.spec.criteria.baseline) || self.template.spec.criteria.baseline.type != 'Gate' || has(self.template.spec.criteria.baseline.gate)",message="template.spec.criteria.baseline.gate: name the LatencyGate whose accepted result is the baseline"
 type LatencyMatrixSpec struct {
-	// topology is Star (every node with server), Ring (every node with the next), or AllPairs.
+	// topology is Star (each node with server), Ring (each with the next, the last with the first), or AllPairs.
 	// +required
 	Topology Topology `json:"topology"`
 
@@ -63,8 +55,7 @@ type LatencyMatrixSpec struct {
 	// server selects the server node of topology Star. A node that nodes does not select is preferred.
 	Server *NodeSelection `json:"server,omitempty"`
 
-	// parallelism is the number of pairs that are measured at once, without a common node, 1 to 50; default 1. Pairs
-	// that share a switch share its buffers.
+	// parallelism is the number of pairs that are measured at once, without a common node; they may share a switch.
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=50
@@ -107,7 +98,6 @@ type MissingNode struct {
 	Gone bool `json:"gone,omitempty"`
 }
 
-// Done returns the number of finished pairs.
 func (c PairCounts) Done() int32 { return c.Complete + c.Failed }
 
 // LatencyMatrixStatus is the observed state and the results. The benchmarks of the pairs have the details.
@@ -116,16 +106,14 @@ type LatencyMatrixStatus struct {
 	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are Accepted (the cluster has what the spec requests), Succeeded (Unknown while
-	// pairs are not finished, False if a pair failed) and, with criteria, Passed. Ready,
-	// Reconciling and Stalled are for generic tools.
+	// conditions are Accepted (the cluster has what the spec requests), Succeeded (Unknown while pairs are not finished,
+	// False if a pair failed) and, with criteria, Passed. Ready, Reconciling and Stalled are for generic tools.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// nodes are the nodes that were chosen when the spec was accepted; with topology Star, the clients. Nodes that are
-	// added or removed later do not change them.
+	// nodes are those that were chosen when the spec was accepted, with Star the clients; later nodes do not change them.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=500
 	// +kubebuilder:validation:items:MaxLength=253

@@ -33,11 +33,8 @@ const (
 // +kubebuilder:validation:Enum=Pass;Hand
 type AcceptedBy string
 
-// Ways to accept a result.
 const (
-	// AcceptedByPass is for a result that passed.
 	AcceptedByPass AcceptedBy = "Pass"
-	// AcceptedByHand is for a result that a user accepted by spec.accept.
 	AcceptedByHand AcceptedBy = "Hand"
 )
 
@@ -47,21 +44,15 @@ const (
 	FieldAccept = "spec.accept"
 )
 
-// FinalizerNode keeps a LatencyVerification until the marks on its node are updated, and a LatencyGate until its last
-// LatencyVerification is gone.
+// FinalizerNode keeps a LatencyVerification until its node's marks are updated, and a gate until its last one is gone.
 const FinalizerNode = "tailgate.dev/published-on-node"
 
 // The marks that a gate publishes on a Node. The benchmarks of gates tolerate the taint.
 const (
-	// NodeConditionVerified is the type of the Node condition, and of the condition of the hold pod.
-	NodeConditionVerified = "tailgate.dev/LatencyVerified"
-	// NodeConditionRegressed is the Node condition for tools that repair nodes. True is the problem: the node failed,
-	// and a second peer confirms that it is this node.
-	NodeConditionRegressed = "tailgate.dev/LatencyRegressed"
-	// NodeLabelVerified is the label, "true" or "false".
-	NodeLabelVerified = "tailgate.dev/latency-verified"
-	// NodeTaintUnverified is the key of the taint.
-	NodeTaintUnverified = "tailgate.dev/latency-unverified"
+	NodeConditionVerified  = "tailgate.dev/LatencyVerified"    // of the Node, and of the hold pod
+	NodeConditionRegressed = "tailgate.dev/LatencyRegressed"   // True: the node failed, as a second peer confirms
+	NodeLabelVerified      = "tailgate.dev/latency-verified"   // "true" or "false"
+	NodeTaintUnverified    = "tailgate.dev/latency-unverified" // the key
 )
 
 // UserRequest says who requests something, and when. With another requestTime, it is a new request.
@@ -173,11 +164,10 @@ type AcceptedResult struct {
 	// benchmark is the name of the LatencyBenchmark that has it, in the gate's namespace.
 	// +kubebuilder:validation:MaxLength=253
 	Benchmark string `json:"benchmark"`
-	// ResultPin identifies it: a benchmark with the same name and another uid is not a baseline.
 	ResultPin `json:",inline"`
 	// acceptanceTime is when the result was accepted.
 	AcceptanceTime metav1.Time `json:"acceptanceTime"`
-	// by is Pass or Hand.
+	// by is Pass, or Hand: a user accepted it by spec.accept.
 	By AcceptedBy `json:"by"`
 	// requestedBy is the user who accepted it by hand.
 	// +kubebuilder:validation:MaxLength=512
@@ -207,7 +197,6 @@ type VerificationResult struct {
 	// benchmark is the name of the LatencyBenchmark, in the gate's namespace.
 	// +kubebuilder:validation:MaxLength=253
 	Benchmark string `json:"benchmark"`
-	// ResultPin identifies it: only this result can be accepted.
 	ResultPin `json:",inline"`
 	// completionTime is when its outcome was recorded.
 	CompletionTime metav1.Time `json:"completionTime"`
@@ -273,9 +262,8 @@ type Turn struct {
 // +kubebuilder:validation:Enum=Condition;Label;Taint
 type NodeMark string
 
-// The marks.
+// The marks: the Node condition, the label and the taint.
 const (
-	// MarkCondition is the Node condition, MarkLabel the label and MarkTaint the taint.
 	MarkCondition NodeMark = "Condition"
 	MarkLabel     NodeMark = "Label"
 	MarkTaint     NodeMark = "Taint"
@@ -320,8 +308,7 @@ type Retention struct {
 	EndTime metav1.Time `json:"endTime"`
 	// dueTime is when the operator first found that endTime has passed. The release follows half a minute later.
 	DueTime *metav1.Time `json:"dueTime,omitempty"`
-	// reason is NotSelected, Taken (another gate owns the node), NodeDeleted or GateDeleted. With the last two, this
-	// object is only a record of the results.
+	// reason is NotSelected, Taken (by another gate), NodeDeleted or GateDeleted; the last two leave only a record.
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason"`
 	// message explains the reason, and when the retention ends.
@@ -356,13 +343,12 @@ type LatencyVerificationStatus struct {
 	// identity is the present identity of the node. The keys of labels are Label/NAME, and of devices Devices/RESOURCE.
 	// +kubebuilder:validation:MaxProperties=64
 	Identity map[string]string `json:"identity,omitempty"`
-	// preexisting is true while the node is as the gate found it. The node is older than the gate or joined in mode
-	// Observe, and has not changed in another mode. With enforcement.mode EnforceChanges, such a node is not held back.
+	// preexisting is true while the node is as the gate found it, or as it joined or changed in mode Observe.
 	Preexisting bool `json:"preexisting,omitempty"`
 	// introduced is true if the machine was there before the gate (see status.unsettled of the gate).
 	Introduced bool `json:"introduced,omitempty"`
-	// absent are keys of the identity that the node does not report now. The gate keeps their
-	// values for 10 minutes (Devices: 30), in which the node is not measured.
+	// absent are keys of the identity that the node does not report now. The gate keeps their values for 10 minutes
+	// (Devices: 30), in which the node is not measured.
 	// +listType=map
 	// +listMapKey=key
 	// +kubebuilder:validation:MaxItems=64
@@ -400,15 +386,13 @@ type LatencyVerificationStatus struct {
 	// +listMapKey=mark
 	// +kubebuilder:validation:MaxItems=3
 	MarkFailures []MarkFailure `json:"markFailures,omitempty"`
-	// retained is set while the gate does not select or own the node, or the Node or the gate does not exist. The state
-	// is kept for spec.releaseAfter of the gate, and a node that is not verified is held back. If the gate selects the
-	// node again, it continues with this state.
+	// retained is set while the gate does not select or own the node, or the Node or the gate does not exist. The state is
+	// kept for spec.releaseAfter of the gate, and continues if the gate selects the node again.
 	Retained *Retention `json:"retained,omitempty"`
 	// accepted is the result that is the baseline of the next measurement.
 	Accepted *AcceptedResult `json:"accepted,omitempty"`
-	// reference are the node's accepted sessions, oldest first: at most 5 boots with each of at most 2 peers, and the
-	// oldest of all. A result is compared with the sessions of its peer. A result that is accepted manually begins it
-	// again; after five boots it stays, so that small regressions do not add up.
+	// reference are the node's accepted sessions, oldest first: of its first 5 boots with each of at most 2 peers, and the
+	// oldest of all. A result that a user accepts begins the list again.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=11
 	Reference []ReferenceSession `json:"reference,omitempty"`
@@ -420,8 +404,7 @@ type LatencyVerificationStatus struct {
 	Requests *ProcessedRequests `json:"requests,omitempty"`
 	// acceptRefused is why spec.accept was refused, until a result is accepted or the node becomes unverified.
 	AcceptRefused *AcceptRefusal `json:"acceptRefused,omitempty"`
-	// baselineTrouble is a defect of the accepted results. A verified node remains verified, but the next result will
-	// be Inconclusive.
+	// baselineTrouble is a defect of the accepted results: a verified node stays so, but its next result is Inconclusive.
 	// +kubebuilder:validation:MaxLength=512
 	BaselineTrouble string `json:"baselineTrouble,omitempty"`
 	// lastMeasurementTime is when the outcome of the last benchmark was recorded; the schedule counts from it.
@@ -517,8 +500,7 @@ func (s *LatencyVerificationStatus) OfDeletedGate() bool {
 	return s.Retained != nil && s.Retained.Reason == ReasonGateDeleted
 }
 
-// VerificationName returns the name of a node's LatencyVerification: both names with a dot, which no gate's name
-// contains, between them.
+// VerificationName returns the name of a node's LatencyVerification: both names and a dot, which no gate's name has.
 func VerificationName(gate, node string) string { return Shortened(gate+"."+node, 253) }
 
 // Shortened returns name if it has at most limit bytes, and otherwise its beginning and a digest of the whole name.
