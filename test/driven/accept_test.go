@@ -13,9 +13,8 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/pods"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
-
-const vf = "amd.com/sf_vf"
 
 // installMultus makes the API server of the world know networks.
 func installMultus() { present.Store.Install(foreign.GroupVersionKind) }
@@ -75,12 +74,12 @@ var _ = Describe("A benchmark that the cluster cannot carry out", func() {
 		Entry("no node has the label", v1alpha1.ReasonNoMatchingNode, "placement.server.nodeSelector.*=right",
 			func(w *World) *BenchmarkBuilder { return MakeBenchmark(w.Namespace, "x").On(w.A, "right") }, nil,
 			func(ctx context.Context, w *World) {
-				change(ctx, w.B, func(n *corev1.Node) { n.Labels[nodeLabel] = "right" })
+				change(ctx, w.B, func(n *corev1.Node) { n.Labels[NodeLabel] = "right" })
 			}),
 		Entry("one node for both", v1alpha1.ReasonSameNode, "change a nodeSelector",
 			func(w *World) *BenchmarkBuilder { return MakeBenchmark(w.Namespace, "x").On(w.A, w.A) }, nil,
 			func(ctx context.Context, w *World) {
-				change(ctx, w.B, func(n *corev1.Node) { n.Labels[nodeLabel] = w.A })
+				change(ctx, w.B, func(n *corev1.Node) { n.Labels[NodeLabel] = w.A })
 			}),
 		Entry("a node is cordoned", v1alpha1.ReasonNodeNotReady, "uncordon node",
 			func(w *World) *BenchmarkBuilder { return MakeBenchmark(w.Namespace, "x").On(w.A, w.B) },
@@ -130,36 +129,36 @@ var _ = Describe("A benchmark that the cluster cannot carry out", func() {
 			func(w *World) *BenchmarkBuilder {
 				return MakeBenchmark(w.Namespace, "x").VF("net", "amd.com/other").On(w.A, w.B)
 			},
-			func(ctx context.Context, w *World) { installMultus(); createNetwork(ctx, w.Namespace, "net", vf) },
+			func(ctx context.Context, w *World) { installMultus(); createNetwork(ctx, w.Namespace, "net", VF) },
 			func(ctx context.Context, w *World) {
 				// The spec may still change, because the benchmark was not accepted.
 				b := &v1alpha1.LatencyBenchmark{}
 				key := client.ObjectKey{Namespace: w.Namespace, Name: "x"}
 				Expect(k8s.Get(ctx, key, b)).To(Succeed())
-				b.Spec.Network.VF.ResourceName = vf
+				b.Spec.Network.VF.ResourceName = VF
 				Expect(k8s.Update(ctx, b)).To(Succeed())
-				change(ctx, w.A, allocatable(vf, "4"))
-				change(ctx, w.B, allocatable(vf, "4"))
+				change(ctx, w.A, allocatable(VF, "4"))
+				change(ctx, w.B, allocatable(VF, "4"))
 			}),
 		Entry("no node advertises the device", v1alpha1.ReasonResourceNotAdvertised, "device plugin",
 			func(w *World) *BenchmarkBuilder {
-				return MakeBenchmark(w.Namespace, "x").VF("net", vf).On(w.A, w.B)
+				return MakeBenchmark(w.Namespace, "x").VF("net", VF).On(w.A, w.B)
 			},
-			func(ctx context.Context, w *World) { installMultus(); createNetwork(ctx, w.Namespace, "net", vf) },
+			func(ctx context.Context, w *World) { installMultus(); createNetwork(ctx, w.Namespace, "net", VF) },
 			func(ctx context.Context, w *World) {
-				change(ctx, w.A, allocatable(vf, "4"))
-				change(ctx, w.B, allocatable(vf, "4"))
+				change(ctx, w.A, allocatable(VF, "4"))
+				change(ctx, w.B, allocatable(VF, "4"))
 			}),
 		Entry("no node advertises the device beside which the CPUs should be", v1alpha1.ReasonResourceNotAdvertised, "spec.network.nad.alignWith.*device plugin",
 			func(w *World) *BenchmarkBuilder {
 				b := MakeBenchmark(w.Namespace, "x").NAD("net").On(w.A, w.B)
-				b.Spec.Network.NAD.AlignWith = vf
+				b.Spec.Network.NAD.AlignWith = VF
 				return b
 			},
 			func(ctx context.Context, w *World) { installMultus(); createNetwork(ctx, w.Namespace, "net", "") },
 			func(ctx context.Context, w *World) {
-				change(ctx, w.A, allocatable(vf, "4"))
-				change(ctx, w.B, allocatable(vf, "4"))
+				change(ctx, w.A, allocatable(VF, "4"))
+				change(ctx, w.B, allocatable(VF, "4"))
 			}),
 	)
 
@@ -207,12 +206,12 @@ var _ = Describe("A benchmark of a secondary network", func() {
 		createNetwork(ctx, w.Namespace, "macvlan", "")
 		for _, name := range []string{"c", "d"} {
 			n := MakeNode(w.Namespace + "-" + name)
-			n.Status.Allocatable[vf] = resource.MustParse("1")
+			n.Status.Allocatable[VF] = resource.MustParse("1")
 			w.AddNode(ctx, n)
 		}
 		w.Start()
 		builder := MakeBenchmark(w.Namespace, "x").NAD("macvlan").On(w.Namespace+"-c", w.Namespace+"-d")
-		builder.Spec.Network.NAD.AlignWith = vf
+		builder.Spec.Network.NAD.AlignWith = VF
 		w.Create(ctx, builder)
 		server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
 		w.Kubelet.NetworkStatus(ctx, server, w.Namespace+"/macvlan", "192.168.100.12")
@@ -221,7 +220,7 @@ var _ = Describe("A benchmark of a secondary network", func() {
 			Expect(pod.Annotations).To(HaveKeyWithValue(foreign.AnnotationNetworks,
 				`[{"name":"macvlan","namespace":"`+w.Namespace+`","interface":"net1"}]`))
 			for _, list := range []corev1.ResourceList{pod.Spec.Containers[0].Resources.Requests, pod.Spec.Containers[0].Resources.Limits} {
-				Expect(list).To(HaveKeyWithValue(corev1.ResourceName(vf), resource.MustParse("1")))
+				Expect(list).To(HaveKeyWithValue(corev1.ResourceName(VF), resource.MustParse("1")))
 			}
 			task, err := taskOf(pod)
 			Expect(err).NotTo(HaveOccurred())
@@ -233,19 +232,19 @@ var _ = Describe("A benchmark of a secondary network", func() {
 	It("gives the client the server's address there", func(ctx SpecContext) {
 		w := NewWorld(ctx)
 		installMultus()
-		createNetwork(ctx, w.Namespace, "sf-vf", vf)
+		createNetwork(ctx, w.Namespace, "sf-vf", VF)
 		for _, name := range []string{"c", "d"} {
 			n := MakeNode(w.Namespace + "-" + name)
-			n.Status.Allocatable[vf] = resource.MustParse("4")
+			n.Status.Allocatable[VF] = resource.MustParse("4")
 			w.AddNode(ctx, n)
 		}
 		w.Start()
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").VF("sf-vf", vf).On(w.Namespace+"-c", w.Namespace+"-d"))
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").VF("sf-vf", VF).On(w.Namespace+"-c", w.Namespace+"-d"))
 
 		server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
 		Expect(server.Annotations).To(HaveKeyWithValue(foreign.AnnotationNetworks,
 			`[{"name":"sf-vf","namespace":"`+w.Namespace+`","interface":"net1"}]`))
-		Expect(server.Spec.Containers[0].Resources.Limits).To(HaveKey(corev1.ResourceName(vf)))
+		Expect(server.Spec.Containers[0].Resources.Limits).To(HaveKey(corev1.ResourceName(VF)))
 		w.Kubelet.Run(ctx, server)
 		ExpectSucceeded(ctx, b, "^Unknown Starting: .*Multus")
 		w.NoPod(ctx, b, "x-r1", 1, v1alpha1.RoleClient)

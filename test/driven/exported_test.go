@@ -16,6 +16,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // exportOf returns the ConfigMap of the export of a benchmark, and its digest.
@@ -55,7 +56,7 @@ var _ = Describe("A baseline that is an export in the namespace", func() {
 		w.Start()
 		before = w.Create(ctx, MakeBenchmark(w.Namespace, "before").Rounds(6).On(w.A, w.B))
 		ExpectSucceeded(ctx, before, "^True Complete")
-		after = w.Create(ctx, MakeBenchmark(w.Namespace, "after").Rounds(6).On(w.A, w.B).Rule(within("10%")).Against("before"))
+		after = w.Create(ctx, MakeBenchmark(w.Namespace, "after").Rounds(6).On(w.A, w.B).Rule(Within("10%")).Against("before"))
 		ExpectPassed(ctx, after, "^True Pass")
 	})
 

@@ -10,14 +10,15 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/test/faults"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 var _ = Describe("A node of a gate that is upgraded while it is measured after an upgrade", func() {
 	for _, state := range faults.States {
 		It("stays held back until it is measured as it is then, "+string(state), func(ctx SpecContext) {
 			w := NewWorld(ctx)
-			w.ChangeNode(ctx, w.A, func(n *corev1.Node) { n.Labels[gateLabel] = w.Namespace })
-			w.ChangeNodeStatus(ctx, w.A, identified)
+			w.ChangeNode(ctx, w.A, func(n *corev1.Node) { n.Labels[GateLabel] = w.Namespace })
+			w.ChangeNodeStatus(ctx, w.A, Identified)
 			first, second, third := w.Benchmark(w.A, 1), w.Benchmark(w.A, 2), w.Benchmark(w.A, 3)
 			w.Kubelet.Auto(first.Name, third.Name)
 			armed := false

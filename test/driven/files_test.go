@@ -14,6 +14,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/cli"
 	"github.com/tailgate-dev/tailgate/internal/export"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 var _ = Describe("The files of two benchmarks", func() {
@@ -40,7 +41,7 @@ var _ = Describe("The files of two benchmarks", func() {
 		})
 		w.Start()
 		files := GinkgoT().TempDir()
-		rule := within("5%")
+		rule := Within("5%")
 		write := func(b *v1alpha1.LatencyBenchmark) string {
 			ExpectSucceeded(ctx, b, "^True Complete")
 			dir := filepath.Join(files, b.Name)

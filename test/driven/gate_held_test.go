@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // refuse makes the API server refuse the requests about objects of a type for which a condition holds, as a policy of admission does.
@@ -36,11 +37,6 @@ func ofStatus(verb string) bool { return verb == "status" }
 
 func isTainted(n *corev1.Node) bool {
 	return slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.NodeTaintUnverified })
-}
-
-// tainted adds a taint of the gate's key, as the gate does.
-func tainted(n *corev1.Node) {
-	n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: v1alpha1.NodeTaintUnverified, Effect: corev1.TaintEffectNoSchedule})
 }
 
 var _ = Describe("A gate whose marks are refused", func() {
@@ -192,10 +188,10 @@ var _ = Describe("A gate that loses a node", func() {
 	again := func(ctx SpecContext, w *World, label bool) {
 		Expect(k8s.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.A}})).To(Succeed())
 		n := MakeNode(w.A)
-		identified(&n.Node)
+		Identified(&n.Node)
 		n.Status.NodeInfo.KernelVersion, n.Status.NodeInfo.BootID = "6.2.0", "boot-9"
 		if label {
-			n.Labels[gateLabel] = w.Namespace
+			n.Labels[GateLabel] = w.Namespace
 		}
 		w.AddNode(ctx, n)
 	}
@@ -211,7 +207,7 @@ var _ = Describe("A gate that loses a node", func() {
 		Expect(w.Says(ctx, w.A)).To(Equal("Unverified NodeReplaced" + heldBack))
 		By("the label, which comes back")
 		letIn := w.LetIn(ctx, w.A)
-		w.ChangeNode(ctx, w.A, func(n *corev1.Node) { n.Labels[gateLabel] = w.Namespace })
+		w.ChangeNode(ctx, w.A, func(n *corev1.Node) { n.Labels[GateLabel] = w.Namespace })
 		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
 		Expect(w.Accepted(ctx, w.A)).To(Equal("-1 since -1"))
 		By("the Node again, with its label")
@@ -291,7 +287,7 @@ var _ = Describe("A gate that loses a node", func() {
 
 	It("keeps the taint with which a kubelet registered until the node is verified, whatever it enforces", func(ctx SpecContext) {
 		w := NewGateWorld(ctx)
-		w.ChangeNode(ctx, w.A, tainted)
+		w.ChangeNode(ctx, w.A, Tainted)
 		w.Start()
 		w.SlowNode(w.A)
 		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Enforcement.Taint = nil }))

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 var _ = Describe("A gate", func() {
@@ -42,7 +43,7 @@ var _ = Describe("A gate", func() {
 			g.Expect(held.Items).To(HaveLen(3))
 		}).Should(Succeed())
 		By("a node leaves")
-		w.ChangeNode(ctx, w.Namespace+"-c", func(n *corev1.Node) { delete(n.Labels, gateLabel) })
+		w.ChangeNode(ctx, w.Namespace+"-c", func(n *corev1.Node) { delete(n.Labels, GateLabel) })
 		eventually(least).Should(Equal("1 AlwaysAllow"))
 
 		change := func(budget *v1alpha1.GateBudget) {

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 var _ = Describe("A gate", func() {
@@ -79,8 +80,8 @@ var _ = Describe("A gate", func() {
 		uid := w.Verification(ctx, w.A).UID
 		label := func(value string) {
 			w.ChangeNode(ctx, w.A, func(n *corev1.Node) {
-				if n.Labels[gateLabel] = value; value == "" {
-					delete(n.Labels, gateLabel)
+				if n.Labels[GateLabel] = value; value == "" {
+					delete(n.Labels, GateLabel)
 				}
 			})
 		}
@@ -131,7 +132,7 @@ var _ = Describe("A gate", func() {
 		w := NewGateWorld(ctx)
 		w.Start()
 		w.SlowNode(w.A)
-		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.NodeSelector.MatchLabels[gateLabel] = w.Namespace }))
+		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.NodeSelector.MatchLabels[GateLabel] = w.Namespace }))
 		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
 		letIn := w.LetIn(ctx, w.A)
 		old := w.Verification(ctx, w.A)
@@ -140,7 +141,7 @@ var _ = Describe("A gate", func() {
 		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
 		Expect(letIn()).To(BeEmpty())
 		Expect(w.Accepted(ctx, w.A)).To(Equal("none since none"), "it had no accepted result, and began again")
-		w.ChangeNode(ctx, w.A, func(n *corev1.Node) { delete(n.Labels, gateLabel) })
+		w.ChangeNode(ctx, w.A, func(n *corev1.Node) { delete(n.Labels, GateLabel) })
 		eventually(func() *v1alpha1.Retention { return w.Verification(ctx, w.A).Status.Retained }).ShouldNot(BeNil())
 		Expect(k8s.Delete(ctx, w.Verification(ctx, w.A))).To(Succeed())
 		w.Expect(ctx, w.A, ": - - -")
@@ -202,10 +203,10 @@ var _ = Describe("A gate", func() {
 		c := w.Namespace + "-c"
 		w.Start()
 		older := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
-			s.NodeSelector.MatchLabels[nodeLabel] = w.A
+			s.NodeSelector.MatchLabels[NodeLabel] = w.A
 			// Without other peers, a gate that is introduced to one node cannot settle.
 			s.Template.Spec.Placement.Server = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{
-				NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{gateLabel: w.Namespace}}}}
+				NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{GateLabel: w.Namespace}}}}
 			s.Suspend = true
 		}))
 		eventually(func() string { return gateSays(ctx, older, v1alpha1.ConditionOperational) }).Should(HavePrefix("False Suspended"))

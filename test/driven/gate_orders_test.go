@@ -16,6 +16,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 var _ = Describe("A gate, whatever the order of events,", func() {
@@ -76,7 +77,7 @@ var _ = Describe("A gate, whatever the order of events,", func() {
 		w, _, _ := verified(ctx, midnight)
 		due(ctx, w, w.A)
 		eventually(func() string { return w.Says(ctx, w.A) }).Should(HavePrefix("Unverified ScheduleDue"))
-		w.ChangeNode(ctx, w.A, func(n *corev1.Node) { delete(n.Labels, gateLabel) })
+		w.ChangeNode(ctx, w.A, func(n *corev1.Node) { delete(n.Labels, GateLabel) })
 		w.Expect(ctx, w.A, isVerified)
 	})
 
@@ -128,7 +129,7 @@ var _ = Describe("A gate, whatever the order of events,", func() {
 		GinkgoHelper()
 		w.ChangeNode(ctx, w.A, func(n *corev1.Node) { metav1.SetMetaDataAnnotation(&n.ObjectMeta, foreign.AnnotationNodeState, state) })
 		for _, count := range counts {
-			w.ChangeNodeStatus(ctx, w.A, func(n *corev1.Node) { n.Status.Allocatable[vf] = resource.MustParse(count) })
+			w.ChangeNodeStatus(ctx, w.A, func(n *corev1.Node) { n.Status.Allocatable[VF] = resource.MustParse(count) })
 			w.Settle()
 		}
 	}
@@ -142,13 +143,13 @@ var _ = Describe("A gate, whatever the order of events,", func() {
 	DescribeTable("notices that devices are recreated", func(ctx SpecContext, meanwhile, later func(SpecContext, *World)) {
 		w := NewGateWorld(ctx)
 		installMultus()
-		createNetwork(ctx, w.Namespace, "sf-vf", vf)
-		w.ChangeNodeStatus(ctx, w.B, func(n *corev1.Node) { n.Status.Allocatable[vf] = resource.MustParse("8") })
+		createNetwork(ctx, w.Namespace, "sf-vf", VF)
+		w.ChangeNodeStatus(ctx, w.B, func(n *corev1.Node) { n.Status.Allocatable[VF] = resource.MustParse("8") })
 		devices(ctx, w, "Idle", "8")
 		w.Pass(2 * time.Second)
 		w.Start()
 		w.Gate(ctx, MakeGate(w.Namespace).With(changes).With(func(s *v1alpha1.LatencyGateSpec) {
-			s.Template.Spec.Network = MakeBenchmark("", "").VF("sf-vf", vf).Spec.Network
+			s.Template.Spec.Network = MakeBenchmark("", "").VF("sf-vf", VF).Spec.Network
 		}))
 		accept(ctx, w, 1)
 		devices(ctx, w, "Drain_Required", "8", "0")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // writes matches a write of a verb to a matching object.
@@ -134,7 +135,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 			return k8s.Get(ctx, client.ObjectKeyFromObject(w.Benchmark(w.A, 3)), &v1alpha1.LatencyBenchmark{})
 		}).Should(Succeed())
 		setCriteria(ctx, w.Benchmark(w.A, 3), func(s *v1alpha1.LatencyBenchmarkSpec) {
-			s.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{under("1s")}}
+			s.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{Under("1s")}}
 		})
 		By("a deletion again")
 		eventually(func() error {
@@ -151,10 +152,10 @@ var _ = Describe("A gate, sabotaged,", func() {
 	It("neither waits for nor uses a benchmark of a user with the name of its next one", func(ctx SpecContext) {
 		w := NewGateWorld(ctx)
 		w.SlowNode(w.A)
-		forged := MakeBenchmark(w.Namespace, w.Benchmark(w.A, 1).Name).Rounds(6).Rule(under("1s")).Free()
+		forged := MakeBenchmark(w.Namespace, w.Benchmark(w.A, 1).Name).Rounds(6).Rule(Under("1s")).Free()
 		w.Create(ctx, forged)
 		w.Start()
-		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Template.Spec.Criteria.Rules = []v1alpha1.Rule{under("8us")} }))
+		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Template.Spec.Criteria.Rules = []v1alpha1.Rule{Under("8us")} }))
 		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
 		Expect(w.History(ctx, w.A)).To(Equal([]string{"-2 Fail Fail"}))
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(forged.Obj()), &v1alpha1.LatencyBenchmark{})).To(Succeed(), "it is not the gate's to delete")
@@ -231,7 +232,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		Expect(k8s.Delete(ctx, again)).To(Succeed())
 		// A benchmark as slow as the node is now, with all copyable fields of the gate's benchmark.
 		again.ResourceVersion, again.UID, again.Status = "", "", v1alpha1.LatencyBenchmarkStatus{}
-		again.Spec.Criteria.Rules = []v1alpha1.Rule{under("1s")}
+		again.Spec.Criteria.Rules = []v1alpha1.Rule{Under("1s")}
 		Expect(k8s.Create(ctx, again.DeepCopy())).To(Succeed())
 		eventually(func() bool {
 			return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(again), &v1alpha1.LatencyBenchmark{}))
@@ -245,7 +246,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		// A benchmark of a user does not make the gate look again.
 		eventually(trouble).Should(ContainSubstring("was deleted"))
 		// Only the absolute rule, which this gate no longer has, would detect that the node is slow.
-		Edit(ctx, g, func(g *v1alpha1.LatencyGate) { g.Spec.Template.Spec.Criteria.Rules = []v1alpha1.Rule{within("10%")} })
+		Edit(ctx, g, func(g *v1alpha1.LatencyGate) { g.Spec.Template.Spec.Criteria.Rules = []v1alpha1.Rule{Within("10%")} })
 		eventually(trouble).Should(ContainSubstring("deleted and created again"))
 		letIn := w.LetIn(ctx, w.A)
 		w.Upgrade(ctx, w.A, "6.2.0")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/turns"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 var _ = Describe("A gate", func() {
@@ -300,7 +301,7 @@ var _ = Describe("A gate", func() {
 		w := NewGateWorld(ctx)
 		w.Start()
 		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
-			s.Template.Spec.Criteria.Rules = []v1alpha1.Rule{undecided}
+			s.Template.Spec.Criteria.Rules = []v1alpha1.Rule{Undecided}
 			s.MaxUnverified = new(int32(1))
 		}))
 		w.Expect(ctx, w.A, "Inconclusive Inconclusive"+heldBack)
@@ -314,7 +315,7 @@ var _ = Describe("A gate", func() {
 	It("asks a user to accept a baseline when it has no rule for the first result", func(ctx SpecContext) {
 		w := NewGateWorld(ctx)
 		w.Start()
-		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Template.Spec.Criteria.Rules = []v1alpha1.Rule{within("10%")} }))
+		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Template.Spec.Criteria.Rules = []v1alpha1.Rule{Within("10%")} }))
 		w.Expect(ctx, w.A, "Inconclusive NothingToCompare"+heldBack)
 		name := w.Benchmark(w.A, 1).Name
 		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring("kubectl tailgate accept %s %s", v1alpha1.VerificationName(w.Namespace, w.A), name))
@@ -368,7 +369,7 @@ var _ = Describe("A gate", func() {
 		w := NewGateWorld(ctx)
 		w.Start()
 		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(within("10%")).AgainstGate(w.Namespace))
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(Within("10%")).AgainstGate(w.Namespace))
 		By("no result yet, or one")
 		w.Expect(ctx, w.A, isVerified)
 		ExpectPassed(ctx, b, `^True Pass: .*over 6\+12 rounds`)
@@ -386,10 +387,10 @@ var _ = Describe("A gate", func() {
 		w.Create(ctx, MakeBenchmark(w.Namespace, first.Name).Rounds(6).On(w.A, w.B).Suspended())
 		w.Patiently(ctx, b, func() any { return Get(ctx, b) }, settled)
 		By("other criteria, which need the baseline")
-		setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{within("20%")} })
+		setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{Within("20%")} })
 		ExpectPassed(ctx, b, "^Unknown BaselineMissing: .*"+first.Name+", does not exist")
 		By("a node of which nothing was accepted, and a gate that there is not")
-		reverse := w.Create(ctx, MakeBenchmark(w.Namespace, "y").Rounds(6).On(w.B, w.A).Rule(within("10%")).AgainstGate(w.Namespace))
+		reverse := w.Create(ctx, MakeBenchmark(w.Namespace, "y").Rounds(6).On(w.B, w.A).Rule(Within("10%")).AgainstGate(w.Namespace))
 		ExpectPassed(ctx, reverse, "^Unknown BaselineMissing: .*LatencyGate "+w.Namespace+", has no accepted result of the client's node")
 	})
 
@@ -399,12 +400,12 @@ var _ = Describe("A gate", func() {
 		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Schedule = "0 0 31 2 *" }))
 		eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix("False ScheduleInvalid: spec.schedule"))
 		lost := MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
-			s.Namespace, s.NodeSelector.MatchLabels = "there-is-none", map[string]string{gateLabel: "lost"}
+			s.Namespace, s.NodeSelector.MatchLabels = "there-is-none", map[string]string{GateLabel: "lost"}
 		})
 		lost.Name = w.Namespace + "-lost"
 		for _, name := range []string{"x", "y"} {
 			n := MakeNode(w.Namespace + "-" + name)
-			n.Labels[gateLabel] = "lost"
+			n.Labels[GateLabel] = "lost"
 			w.AddNode(ctx, n)
 		}
 		refused := w.Gate(ctx, lost)

@@ -18,45 +18,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // The agents of these specs measure round trips from 10000 to 11999 ns in every round, with a p90 of 5.9 µs as half RTT, unless a
 // spec changes that.
-
-// gateLabel selects the nodes of a gate. Its value is the namespace of the spec.
-const gateLabel = "test.tailgate.dev/gate"
-
-// GateBuilder builds a LatencyGate.
-type GateBuilder struct{ v1alpha1.LatencyGate }
-
-// MakeGate returns a builder with a gate that requires a p90 of five rounds below 8 µs and within 10 % of the accepted result, with
-// label and taint. It is named after the namespace, because gates are cluster-scoped.
-func MakeGate(namespace string) *GateBuilder {
-	return &GateBuilder{v1alpha1.LatencyGate{
-		ObjectMeta: metav1.ObjectMeta{Name: namespace},
-		Spec: v1alpha1.LatencyGateSpec{
-			NodeSelector: metav1.LabelSelector{MatchLabels: map[string]string{gateLabel: namespace}}, Namespace: namespace,
-			Template:    v1alpha1.LatencyBenchmarkTemplate{Spec: MakeBenchmark(namespace, "").Rounds(6).Rule(under("8us")).Rule(within("10%")).AgainstGate("").Free().Spec.MeasurementSpec},
-			Enforcement: v1alpha1.Enforcement{Label: &v1alpha1.GateLabel{}, Taint: &v1alpha1.GateTaint{Effect: corev1.TaintEffectNoSchedule}},
-		},
-	}}
-}
-
-// With applies a change to the spec.
-func (g *GateBuilder) With(change func(*v1alpha1.LatencyGateSpec)) *GateBuilder {
-	change(&g.Spec)
-	return g
-}
-
-// Alone makes the gate select only one node, with a peer that it does not select.
-func (g *GateBuilder) Alone(node, peer string) *GateBuilder {
-	g.Spec.NodeSelector = metav1.LabelSelector{MatchLabels: map[string]string{nodeLabel: node}}
-	g.Spec.Template.Spec.Placement.Server = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeName: peer}}
-	return g
-}
-
-// Obj returns the gate.
-func (g *GateBuilder) Obj() *v1alpha1.LatencyGate { return g.DeepCopy() }
 
 // Gate creates a gate of the world's nodes.
 func (w *World) Gate(ctx context.Context, g *GateBuilder) *v1alpha1.LatencyGate {
@@ -72,8 +38,8 @@ func NewGateWorld(ctx context.Context, more ...string) *World {
 	w := NewWorld(ctx)
 	w.Kubelet.Auto()
 	for _, name := range []string{w.A, w.B} {
-		w.ChangeNode(ctx, name, func(n *corev1.Node) { n.Labels[gateLabel] = w.Namespace })
-		w.ChangeNodeStatus(ctx, name, identified)
+		w.ChangeNode(ctx, name, func(n *corev1.Node) { n.Labels[GateLabel] = w.Namespace })
+		w.ChangeNodeStatus(ctx, name, Identified)
 	}
 	for _, name := range more {
 		w.AddGateNode(ctx, w.Namespace+"-"+name)
@@ -85,14 +51,9 @@ func NewGateWorld(ctx context.Context, more ...string) *World {
 func (w *World) AddGateNode(ctx context.Context, name string) {
 	GinkgoHelper()
 	n := MakeNode(name)
-	n.Labels[gateLabel] = w.Namespace
-	identified(&n.Node)
+	n.Labels[GateLabel] = w.Namespace
+	Identified(&n.Node)
 	w.AddNode(ctx, n)
-}
-
-// identified sets the fields that a kubelet would report for its node.
-func identified(n *corev1.Node) {
-	n.Status.NodeInfo.BootID, n.Status.NodeInfo.KernelVersion, n.Status.NodeInfo.KubeletVersion = "boot-1 of "+n.Name, "6.1.0", "v1.36.0"
 }
 
 // ChangeNode changes a node as a user would.

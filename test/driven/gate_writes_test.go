@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // Whatever happens to one write, the end is the same.
@@ -23,7 +24,7 @@ var _ = Describe("A gate with a fault at each write", func() {
 				w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) {
 					s.Enforcement.HoldPod = &v1alpha1.GateHoldPod{}
 					s.Template.Spec.Rounds = 6
-					s.Template.Spec.Criteria.Rules = []v1alpha1.Rule{under("8us")}
+					s.Template.Spec.Criteria.Rules = []v1alpha1.Rule{Under("8us")}
 				}))
 				// A manager that dies is followed by another one.
 				eventually(func() string {

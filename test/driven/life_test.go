@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // suspend sets spec.suspend.
@@ -220,7 +221,7 @@ var _ = Describe("A finished benchmark", func() {
 		w.Group(ctx, "1", "2")
 		w.Start()
 		m := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").TTL(3600).AllPairs(1))
-		after := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "after").Rounds(4).Rule(within("10%")).AllPairs(1).Against("x"))
+		after := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "after").Rounds(4).Rule(Within("10%")).AllPairs(1).Against("x"))
 		ExpectSucceeded(ctx, m, "^True Complete")
 		ExpectSucceeded(ctx, after, "^True Complete")
 		Expect(child(ctx, m, 1).Spec.TTLSecondsAfterFinished).To(BeNil())

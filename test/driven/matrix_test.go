@@ -17,46 +17,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
-
-// groupLabel selects several nodes of a spec. Its value is the spec's namespace.
-const groupLabel = "test.tailgate.dev/group"
-
-// MatrixBuilder builds a LatencyMatrix.
-type MatrixBuilder struct{ v1alpha1.LatencyMatrix }
-
-// AllPairs returns a matrix that measures all nodes of the spec's group with each other. The TTL and suspension of the benchmark
-// move to the matrix.
-func (b *BenchmarkBuilder) AllPairs(parallelism int32) *MatrixBuilder {
-	m := &MatrixBuilder{v1alpha1.LatencyMatrix{ObjectMeta: b.ObjectMeta, Spec: v1alpha1.LatencyMatrixSpec{
-		Topology: v1alpha1.TopologyAllPairs, Parallelism: parallelism,
-		Nodes:    v1alpha1.NodeSelection{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{groupLabel: b.Namespace}}},
-		Template: v1alpha1.LatencyBenchmarkTemplate{Spec: b.Obj().Spec.MeasurementSpec},
-		Suspend:  b.Spec.Suspend, TTLSecondsAfterFinished: b.Spec.TTLSecondsAfterFinished,
-	}}}
-	return m
-}
-
-// Star returns a matrix that measures all nodes of the spec's group with one server.
-func (b *BenchmarkBuilder) Star(server string) *MatrixBuilder {
-	m := b.AllPairs(1)
-	m.Spec.Topology, m.Spec.Server = v1alpha1.TopologyStar, &v1alpha1.NodeSelection{NodeName: server}
-	return m
-}
-
-// Against makes another matrix the baseline.
-func (m *MatrixBuilder) Against(name string) *MatrixBuilder {
-	m.Spec.Template.Spec.Criteria.Baseline = &v1alpha1.Baseline{Type: v1alpha1.BaselineMatrix, Matrix: &v1alpha1.ObjectName{Name: name}}
-	return m
-}
 
 // Group adds nodes that are measured with each other.
 func (w *World) Group(ctx context.Context, names ...string) {
 	GinkgoHelper()
 	for _, name := range names {
 		n := MakeNode(w.Namespace + "-" + name)
-		n.Labels[groupLabel] = w.Namespace
-		n.Status.Allocatable[vf] = resource.MustParse("4")
+		n.Labels[GroupLabel] = w.Namespace
+		n.Status.Allocatable[VF] = resource.MustParse("4")
 		w.AddNode(ctx, n)
 	}
 }
@@ -160,9 +130,6 @@ func ExpectMeasured(ctx context.Context, b client.Object, pattern string) {
 	eventually(func() string { return condition(ctx, b, v1alpha1.ConditionSucceeded) }).Should(MatchRegexp(pattern))
 }
 
-// allPairsOfFour is the plan for four nodes, two pairs at once.
-var allPairsOfFour = map[string]string{"x-p1": "1>4", "x-p2": "2>3", "x-p3": "4>2", "x-p4": "3>1", "x-p5": "3>4", "x-p6": "1>2"}
-
 var _ = Describe("A matrix", func() {
 	var w *World
 	BeforeEach(func(ctx SpecContext) {
@@ -182,7 +149,7 @@ var _ = Describe("A matrix", func() {
 		ExpectMeasured(ctx, b, "^True Complete: 6 of 6 pairs measured; the slowest is x-p4$")
 
 		all := children(ctx, b)
-		Expect(w.pairsOf(all)).To(Equal(allPairsOfFour))
+		Expect(w.pairsOf(all)).To(Equal(AllPairsOfFour))
 		w.ExpectApart(all, 2)
 		Expect(w.Kubelet.Created()).To(HaveLen(6 * 2 * 2))
 		for _, c := range all {
@@ -242,7 +209,7 @@ var _ = Describe("A matrix", func() {
 		}
 		b := w.CreateMatrix(ctx, x)
 		ExpectMeasured(ctx, b, "^True Complete: 6 of 6 pairs measured;")
-		Expect(w.pairsOf(children(ctx, b))).To(Equal(allPairsOfFour))
+		Expect(w.pairsOf(children(ctx, b))).To(Equal(AllPairsOfFour))
 		w.ExpectApart(children(ctx, b), 2)
 		Expect(w.Kubelet.Created()).To(HaveLen(6 * 2))
 	})
@@ -260,8 +227,8 @@ var _ = Describe("A matrix", func() {
 
 	It("says what it waits for, and is looked at again when the cluster changes", func(ctx SpecContext) {
 		w.Start()
-		builder := MakeBenchmark(w.Namespace, "x").MaxRounds(6).Rule(undecided).AllPairs(0)
-		builder.Spec.Nodes.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{groupLabel: "later-" + w.Namespace}}
+		builder := MakeBenchmark(w.Namespace, "x").MaxRounds(6).Rule(Undecided).AllPairs(0)
+		builder.Spec.Nodes.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{GroupLabel: "later-" + w.Namespace}}
 		b := w.CreateMatrix(ctx, builder)
 		ExpectAccepted(ctx, b, "^False NoMatchingNode: spec.nodes.*later-")
 		ExpectSucceeded(ctx, b, "^Unknown NotAccepted: spec.nodes")
@@ -269,7 +236,7 @@ var _ = Describe("A matrix", func() {
 		label := func(name string) {
 			node := &corev1.Node{}
 			Expect(k8s.Get(ctx, client.ObjectKey{Name: name}, node)).To(Succeed())
-			node.Labels[groupLabel] = "later-" + w.Namespace
+			node.Labels[GroupLabel] = "later-" + w.Namespace
 			Expect(k8s.Update(ctx, node)).To(Succeed())
 		}
 		label(w.A)
@@ -289,7 +256,7 @@ var _ = Describe("A matrix", func() {
 			first.Stop()
 			w.Start()
 			ExpectMeasured(ctx, b, "^True Complete: 6 of 6")
-			Expect(w.pairsOf(children(ctx, b))).To(Equal(allPairsOfFour))
+			Expect(w.pairsOf(children(ctx, b))).To(Equal(AllPairsOfFour))
 			for _, pair := range children(ctx, b) {
 				// The manager may die between the creation of another pair's pod and the record of it.
 				ended := slices.DeleteFunc(attempts(ctx, &pair), func(a string) bool { return strings.HasSuffix(a, v1alpha1.OutcomeNameTaken) })
@@ -468,7 +435,7 @@ var _ = Describe("A matrix", func() {
 		w.Kubelet.Auto()
 		w.Kubelet.Agents(slower("x-p2-"))
 		w.Start()
-		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Rounds(7).Rule(under("6us")).Star(w.Namespace+"-1"))
+		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Rounds(7).Rule(Under("6us")).Star(w.Namespace+"-1"))
 		ExpectPassed(ctx, b, "^Unknown NotJudged: 0 of 3 pairs pass, 3 not judged yet")
 		By("a pair that fails, before all are measured")
 		eventually(func() string { return condition(ctx, b, v1alpha1.ConditionPassed) }).Should(
@@ -488,13 +455,13 @@ var _ = Describe("A matrix", func() {
 			Edit(ctx, b, func(m *v1alpha1.LatencyMatrix) { change(&m.Spec.Template.Spec) })
 		}
 		edit(func(s *v1alpha1.MeasurementSpec) {
-			s.Criteria.Rules, s.Priority = []v1alpha1.Rule{under("20us")}, 7
+			s.Criteria.Rules, s.Priority = []v1alpha1.Rule{Under("20us")}, 7
 		})
 		ExpectPassed(ctx, b, "^True Pass: 3 of 3 pairs pass")
 		current := Get(ctx, b)
 		Expect(current.Status.ObservedGeneration).To(Equal(current.Generation))
 		for _, c := range children(ctx, b) {
-			Expect(c.Spec.Criteria.Rules[0]).To(Equal(under("20us")))
+			Expect(c.Spec.Criteria.Rules[0]).To(Equal(Under("20us")))
 			Expect(c.Spec.Priority).To(BeEquivalentTo(7))
 		}
 
@@ -514,7 +481,7 @@ var _ = Describe("A matrix", func() {
 	It("compares each pair with the same nodes of the baseline", func(ctx SpecContext) {
 		w.Kubelet.Auto()
 		w.Start()
-		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "after").Rounds(6).Rule(within("10%")).Star(w.Namespace+"-1").Against("before"))
+		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "after").Rounds(6).Rule(Within("10%")).Star(w.Namespace+"-1").Against("before"))
 		ExpectMeasured(ctx, b, "^True Complete")
 		ExpectPassed(ctx, b, "^Unknown BaselineMissing: 0 of 3 pairs pass, 3 inconclusive; after-p1: .*LatencyBenchmark before-p0, does not exist")
 
@@ -527,7 +494,7 @@ var _ = Describe("A matrix", func() {
 		}
 		By("a baseline of fewer clients, whose numbers are others")
 		builder := MakeBenchmark(w.Namespace, "before").Rounds(6).Star(w.Namespace + "-1")
-		builder.Spec.Nodes.NodeSelector.MatchLabels[nodeLabel] = w.Namespace + "-3"
+		builder.Spec.Nodes.NodeSelector.MatchLabels[NodeLabel] = w.Namespace + "-3"
 		before := w.CreateMatrix(ctx, builder)
 		ExpectSucceeded(ctx, before, "^True Complete: 1 of 1")
 		eventually(refs).Should(Equal(map[string]string{"after-p1": "before-p0", "after-p2": "before-p1", "after-p3": "before-p0"}))
@@ -545,7 +512,7 @@ var _ = Describe("A matrix", func() {
 		w.Start()
 		builder := MakeBenchmark(w.Namespace, "x").AllPairs(2)
 		builder.Spec.Template.Spec.Network = v1alpha1.Network{
-			Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: vf, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "192.168.40.0/30"}}},
+			Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: VF, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "192.168.40.0/30"}}},
 		}
 		b := w.CreateMatrix(ctx, builder)
 		ExpectAccepted(ctx, b, "^False NetworkRangeTooSmall: spec.template.spec.network.vf.ipam: 2 pairs are measured at once, and 192.168.40.0/30 has two addresses for each of 1; give a larger range")

@@ -15,6 +15,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/tool"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 var _ = Describe("One fault", func() {

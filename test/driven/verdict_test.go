@@ -15,23 +15,11 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // The agents of these specs measure round trips of 10000 to 11999 ns in every round, which are 5 to 6 µs as half RTT, with a median
 // of 5.5 µs and a p90 of 5.9 µs, unless a spec makes them slower.
-
-// undecided is a rule that the agents of the tests never give enough samples for, and more rounds do not help.
-var undecided = v1alpha1.Rule{Metric: v1alpha1.MetricP99, Max: v1alpha1.Limit{Text: "1s"}}
-
-// under returns a rule that limits p90 to an absolute value.
-func under(limit string) v1alpha1.Rule {
-	return v1alpha1.Rule{Metric: v1alpha1.MetricP90, Max: v1alpha1.Limit{Text: limit}}
-}
-
-// within returns a rule that limits the increase of p90 over its baseline.
-func within(tolerance string) v1alpha1.Rule {
-	return v1alpha1.Rule{Metric: v1alpha1.MetricP90, MaxIncrease: v1alpha1.Limit{Text: tolerance}}
-}
 
 // slower returns a change for Kubelet.Agents that doubles the round trips of some runs.
 func slower(runs ...string) func(*result.Document) {
@@ -90,7 +78,7 @@ var _ = Describe("A verdict", func() {
 
 	It("is given when everything is measured, and again when only the rules change", func(ctx SpecContext) {
 		manager := w.Start()
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(under("6us")).Rule(under("5950ns")))
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(Under("6us")).Rule(Under("5950ns")))
 		ExpectPassed(ctx, b, "^Unknown NotJudged")
 		ExpectSucceeded(ctx, b, "^True Complete")
 		ExpectPassed(ctx, b, "^True Pass: all 2 rules pass, in 2 comparisons")
@@ -103,7 +91,7 @@ var _ = Describe("A verdict", func() {
 		pods := w.Kubelet.Created()
 
 		By("an edit of the rules")
-		setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{under("5us")} })
+		setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{Under("5us")} })
 		ExpectPassed(ctx, b, "^False Fail: p90 of default/tcp-64: .*over 6 rounds, .*: Fail, beyond max 5µs")
 		current := Get(ctx, b)
 		Expect(current.Status.ObservedGeneration).To(Equal(current.Generation))
@@ -115,7 +103,7 @@ var _ = Describe("A verdict", func() {
 		// A manager that stops drops the events that it has not sent.
 		eventually(passedEvents).WithArguments(ctx, w.Namespace).Should(ConsistOf("Normal Pass", "Warning Fail"))
 		manager.Stop()
-		setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{under("7us")} })
+		setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{Under("7us")} })
 		w.Start()
 		ExpectPassed(ctx, b, "^True Pass")
 
@@ -134,7 +122,7 @@ var _ = Describe("A verdict", func() {
 
 	It("is not measured if its rounds can decide nothing", func(ctx SpecContext) {
 		w.Start()
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(5).On(w.A, w.B).Rule(under("1s")))
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(5).On(w.A, w.B).Rule(Under("1s")))
 		eventually(func() string { return condition(ctx, b, v1alpha1.ConditionAccepted) }).Should(Equal(
 			"False RuleUndecidable: spec.criteria.rules: rule p90 max 1s can neither pass nor fail with 5 rounds; set maxRounds to at least 6"))
 	})
@@ -149,17 +137,17 @@ var _ = Describe("A verdict", func() {
 				d.Evidence.CPUsAllowed = "0-3"
 			}
 		})
-		x := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(under("6us")))
+		x := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(Under("6us")))
 		ExpectPassed(ctx, x, `^Unknown Inconclusive: .*x-r1 and x-r3 did not run under equal conditions at the server's end: kernel.release "6.1.0-37-amd64", then "6.2.0"`)
 		Expect(reasons(ctx, x)).To(Equal([]string{"Inconclusive " + v1alpha1.WarningEvidenceDiffers}))
-		y := w.Create(ctx, MakeBenchmark(w.Namespace, "y").Rounds(6).On(w.A, w.B).Rule(under("6us")))
+		y := w.Create(ctx, MakeBenchmark(w.Namespace, "y").Rounds(6).On(w.A, w.B).Rule(Under("6us")))
 		ExpectPassed(ctx, y, "^Unknown Inconclusive: .*in y-r2, client on .*: CPUsExclusive: expected 1 exclusive CPU, found 0-3 of the node's 0-7; ")
 		Expect(reasons(ctx, y)).To(Equal([]string{"Inconclusive " + v1alpha1.WarningCPUsNotExclusive}))
 	})
 
 	It("does not outlive a stored result", func(ctx SpecContext) {
 		w.Start()
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(under("6us")))
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(Under("6us")))
 		ExpectPassed(ctx, b, "^True Pass")
 		stored := configMaps(ctx, b)
 		Expect(stored).To(HaveLen(6))
@@ -193,7 +181,7 @@ var _ = Describe("A verdict", func() {
 	It("compares with another variant of the same rounds", func(ctx SpecContext) {
 		w.Start()
 		w.Kubelet.Agents(slower("x-late-"))
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Variants("early", "late").Rule(within("10%")).AgainstVariant("early"))
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Variants("early", "late").Rule(Within("10%")).AgainstVariant("early"))
 		ExpectPassed(ctx, b, `^False Fail: p90 of late/tcp-64: 10.\d+µs against 5.90µs, ratio 1.\d+, .*over 6\+6 rounds, .*: Fail, beyond maxIncrease 10%`)
 		setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Baseline.Variant.Name = "late" })
 		ExpectPassed(ctx, b, `^True Pass: p90 of early/tcp-64: .*lower than the baseline`)
@@ -201,7 +189,7 @@ var _ = Describe("A verdict", func() {
 
 	It("compares with another benchmark, and follows what becomes of that", func(ctx SpecContext) {
 		w.Start()
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "after").Rounds(6).On(w.A, w.B).Rule(within("10%")).Against("before"))
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "after").Rounds(6).On(w.A, w.B).Rule(Within("10%")).Against("before"))
 		ExpectPassed(ctx, b, "^Unknown BaselineMissing: .*LatencyBenchmark before, does not exist")
 		ExpectSucceeded(ctx, b, "^True Complete")
 		pods := len(w.Kubelet.Created())
@@ -244,7 +232,7 @@ var _ = Describe("A verdict", func() {
 				d.Run = "x-r1"
 			}
 		})
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(under("6us")))
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(Under("6us")))
 		for attempt := 1; attempt <= 3; attempt++ {
 			eventually(func() []string { return attempts(ctx, b) }).Should(ContainElement(fmt.Sprintf("x-r6 a%d ResultCorrupt", attempt)))
 			w.Pass(20 * time.Second)
@@ -258,7 +246,7 @@ var _ = Describe("A verdict", func() {
 			// The manager dies after it has decided to extend the rounds, and before it has written that.
 			first := w.Start(dies(notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return s.ExtendedRounds > 0 })))
 			w.Kubelet.Agents(slower(late...))
-			b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(under("6us")).MaxRounds(10))
+			b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(Under("6us")).MaxRounds(10))
 			eventually(first.Dead).Should(BeTrue())
 			first.Stop()
 			Expect(w.Kubelet.Created()).To(HaveLen(12))
@@ -279,7 +267,7 @@ var _ = Describe("A verdict", func() {
 				Expect(w.Kubelet.Created()).To(ContainElement(fmt.Sprintf("x-r%d-a1-client", round)))
 			}
 			By("and does not look a third time, whatever the rules say afterwards")
-			setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules[0] = under("6001ns") })
+			setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules[0] = Under("6001ns") })
 			eventually(func() bool { return Get(ctx, b).Status.ObservedGeneration == Get(ctx, b).Generation }).Should(BeTrue())
 			Expect(Get(ctx, b).Status.Verdict.Evaluations).To(BeEquivalentTo(2))
 			Expect(w.Kubelet.Created()).To(HaveLen(20))

@@ -23,6 +23,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 func TestDriven(t *testing.T) {
@@ -54,6 +55,7 @@ func NewWorld(ctx context.Context) *World {
 	const namespace = "spec"
 	w := &World{Cluster: New(namespace), Namespace: namespace, A: namespace + "-a", B: namespace + "-b"}
 	present, k8s = w, w.Store.Client("user")
+	Use(Suite{Ready: func() time.Time { return Began }})
 	w.AddNode(ctx, MakeNode(w.A))
 	w.AddNode(ctx, MakeNode(w.B))
 	return w

@@ -11,9 +11,8 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
-
-const vf = "amd.com/sf_vf"
 
 // createNetwork creates a NetworkAttachmentDefinition, of a device if resourceName is not empty. It retries while the kind is
 // new, and also if a slow API server created the object but did not answer in time.
@@ -43,12 +42,12 @@ var _ = Describe("A benchmark of a secondary network", func() {
 		installMultus()
 		for _, name := range []string{"c", "d"} {
 			n := MakeNode(w.Namespace + "-" + name)
-			n.Status.Allocatable[vf] = resource.MustParse("1")
+			n.Status.Allocatable[VF] = resource.MustParse("1")
 			w.AddNode(ctx, n)
 		}
 		w.Start()
 		builder := MakeBenchmark(w.Namespace, "x").NAD("macvlan").On(w.Namespace+"-c", w.Namespace+"-d")
-		builder.Spec.Network.NAD.AlignWith = vf
+		builder.Spec.Network.NAD.AlignWith = VF
 		b := w.Create(ctx, builder)
 		ExpectAccepted(ctx, b, "^False NetworkNotFound: .*create it")
 		Expect(condition(ctx, b, v1alpha1.ConditionSucceeded)).To(HavePrefix("Unknown NotAccepted: spec."))

@@ -20,6 +20,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/pods"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // as returns a client that impersonates a user with all rights, or the manager's with all rights on Kubernetes' own objects.
@@ -38,7 +39,7 @@ func as(user string) client.Client {
 // policies creates the policies of admission.yaml for the nodes and the gate of a namespace.
 func policies(ctx SpecContext, namespace string) {
 	GinkgoHelper()
-	objects := objectsOf(readSample("admission.yaml", `"latency"`, `"`+gateLabel+`"`, `"gated"`, `"`+namespace+`"`, "upgrade-fast-nodes", namespace+"-plan", "fast-nodes", namespace, "fast-workers", namespace,
+	objects := objectsOf(readSample("admission.yaml", `"latency"`, `"`+GateLabel+`"`, `"gated"`, `"`+namespace+`"`, "upgrade-fast-nodes", namespace+"-plan", "fast-nodes", namespace, "fast-workers", namespace,
 		"name: tailgate-", "name: "+namespace+"-", "policyName: tailgate-", "policyName: "+namespace+"-"))
 	Expect(objects).To(HaveLen(6))
 	for _, o := range objects {
@@ -57,7 +58,7 @@ var _ = Describe("The admission policies", func() {
 		namespace := newNamespace(ctx)
 		w := &World{Namespace: namespace}
 		build := MakeNode(namespace + "-a")
-		build.Labels[gateLabel] = namespace
+		build.Labels[GateLabel] = namespace
 		node := w.AddNode(ctx, build)
 		policies(ctx, namespace)
 		admin, gate := as("admin"), as(managerUser)
@@ -86,9 +87,9 @@ var _ = Describe("The admission policies", func() {
 		Expect(patch(ctx, admin, node, labelled)).To(MatchError(ContainSubstring("label tailgate.dev/latency-verified stays")))
 		Expect(patch(ctx, admin, node, `{"metadata":{"labels":{"tailgate.dev/latency-verified":null}}}`)).To(MatchError(ContainSubstring("label tailgate.dev/latency-verified stays")))
 		Expect(set(admin, corev1.ConditionTrue)).To(MatchError(ContainSubstring("is the gate's to write")))
-		Expect(patch(ctx, admin, node, `{"metadata":{"labels":{"`+gateLabel+`":null}},"spec":{"unschedulable":null}}`)).To(MatchError(ContainSubstring("stays cordoned")))
+		Expect(patch(ctx, admin, node, `{"metadata":{"labels":{"`+GateLabel+`":null}},"spec":{"unschedulable":null}}`)).To(MatchError(ContainSubstring("stays cordoned")))
 		By("two writes, of which the first takes off the label of the gate")
-		unselect := `{"metadata":{"labels":{"` + gateLabel + `":null}}}`
+		unselect := `{"metadata":{"labels":{"` + GateLabel + `":null}}}`
 		Expect(patch(ctx, admin, node, unselect)).To(MatchError(ContainSubstring("the label by which its gate selects it stays")))
 		Expect(patch(ctx, as("system:node:"+node.Name), node, unselect)).To(MatchError(ContainSubstring("the label by which its gate selects it stays")))
 		Expect(admin.Status().Patch(ctx, node.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(unselect)))).To(MatchError(ContainSubstring("selects it stays")))
@@ -113,11 +114,11 @@ var _ = Describe("The admission policies", func() {
 		Expect(patch(ctx, admin, node, unselect, client.DryRunAll)).To(Succeed())
 		By("a node that registers as verified")
 		liar := MakeNode(namespace + "-liar").Obj()
-		liar.Labels[gateLabel], liar.Labels[v1alpha1.NodeLabelVerified] = namespace, "true"
+		liar.Labels[GateLabel], liar.Labels[v1alpha1.NodeLabelVerified] = namespace, "true"
 		Expect(admin.Create(ctx, liar)).To(MatchError(ContainSubstring("label tailgate.dev/latency-verified stays")))
 		By("a node that registers as not verified: lets a kubelet register its node with the label false")
 		honest := MakeNode(namespace + "-honest").Obj()
-		honest.Labels[gateLabel], honest.Labels[v1alpha1.NodeLabelVerified] = namespace, "false"
+		honest.Labels[GateLabel], honest.Labels[v1alpha1.NodeLabelVerified] = namespace, "false"
 		Expect(admin.Create(ctx, honest, client.DryRunAll)).To(Succeed())
 		By("a node of no gate")
 		plain := w.AddNode(ctx, MakeNode(namespace+"-b"))
@@ -125,14 +126,14 @@ var _ = Describe("The admission policies", func() {
 		Expect(patch(ctx, admin, plain, uncordon)).To(Succeed())
 		By("a node of the gate that it has not seen, or let go")
 		fresh := MakeNode(namespace + "-c")
-		fresh.Labels[gateLabel] = namespace
+		fresh.Labels[GateLabel] = namespace
 		seen := w.AddNode(ctx, fresh)
 		Expect(patch(ctx, admin, seen, cordon)).To(Succeed())
 		Expect(patch(ctx, admin, seen, uncordon)).To(Succeed())
 		Expect(patch(ctx, admin, seen, unselect, client.DryRunAll)).To(Succeed())
 		By("a node that registered with label and taint, which no gate has seen")
 		early := MakeNode(namespace + "-early")
-		early.Labels[gateLabel] = namespace
+		early.Labels[GateLabel] = namespace
 		early.Spec.Taints = []corev1.Taint{{Key: v1alpha1.NodeTaintUnverified, Effect: corev1.TaintEffectNoSchedule}}
 		registered := w.AddNode(ctx, early)
 		Expect(patch(ctx, admin, registered, untaint)).To(MatchError(ContainSubstring("taint tailgate.dev/latency-unverified stays")))
@@ -188,7 +189,7 @@ var _ = Describe("The admission policies", func() {
 		namespace := newNamespace(ctx)
 		w := &World{Namespace: namespace}
 		build := MakeNode(namespace + "-a")
-		build.Labels[gateLabel] = namespace
+		build.Labels[GateLabel] = namespace
 		node := w.AddNode(ctx, build)
 		policies(ctx, namespace)
 		objects := objectsOf(readSample("hold-on-change.yaml",
@@ -259,7 +260,7 @@ var _ = Describe("The admission policies", func() {
 		namespace := newNamespace(ctx)
 		policies(ctx, namespace)
 		pool := &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool", "metadata": map[string]any{"name": namespace, "labels": map[string]any{gateLabel: namespace}},
+			"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool", "metadata": map[string]any{"name": namespace, "labels": map[string]any{GateLabel: namespace}},
 			"spec": map[string]any{"paused": true},
 		}}
 		upgrade := objectsOf(readSample("system-upgrade-controller.yaml", "namespace: system-upgrade", "namespace: "+namespace, "concurrency: 1", "concurrency: 0"))[0]

@@ -18,6 +18,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/admit"
 	"github.com/tailgate-dev/tailgate/test/admission"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // changesOfSpec holds other values for the fields that cannot change once a spec was accepted.

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // analysis holds the fields of an AnalysisTemplate that are used here.
@@ -204,7 +205,7 @@ var _ = Describe("Argo CD, simulated,", func() {
 		benchmark := func(gated bool, generation int64, conditions ...metav1.Condition) *v1alpha1.LatencyBenchmark {
 			b := MakeBenchmark("perf", "b").Obj()
 			if gated {
-				b = MakeBenchmark("perf", "b").Rule(under("8us")).Obj()
+				b = MakeBenchmark("perf", "b").Rule(Under("8us")).Obj()
 			}
 			b.Generation = 1
 			for _, c := range conditions {

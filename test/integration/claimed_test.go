@@ -10,6 +10,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 var _ = Describe("A benchmark of an extended resource that Dynamic Resource Allocation provides", func() {
@@ -17,9 +18,9 @@ var _ = Describe("A benchmark of an extended resource that Dynamic Resource Allo
 		const address = "0000:d8:02.0"
 		w := NewWorld(ctx)
 		installMultus()
-		createNetwork(ctx, w.Namespace, "sf-vf", vf)
+		createNetwork(ctx, w.Namespace, "sf-vf", VF)
 		w.Start()
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").VF("sf-vf", vf).On(w.A, w.B))
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").VF("sf-vf", VF).On(w.A, w.B))
 		ExpectAccepted(ctx, b, "^False ResourceNotAdvertised: .*DeviceClass")
 
 		create := func(o client.Object) {
@@ -36,15 +37,15 @@ var _ = Describe("A benchmark of an extended resource that Dynamic Resource Allo
 			}})
 		}
 		create(&resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}, Spec: resourcev1.DeviceClassSpec{
-			ExtendedResourceName: new(vf),
+			ExtendedResourceName: new(VF),
 			Selectors:            []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: `device.driver == "sriov.example.com"`}}},
 		}})
 
 		By("refusing to align CPUs with a device that the kubelet does not align")
 		createNetwork(ctx, w.Namespace, "net", "")
 		borrower := MakeBenchmark(w.Namespace, "borrower").NAD("net").On(w.A, w.B)
-		borrower.Spec.Network.NAD.AlignWith = vf
-		ExpectAccepted(ctx, w.Create(ctx, borrower), "^False TopologyInsufficient: spec.network.nad.alignWith: Dynamic Resource Allocation provides "+vf)
+		borrower.Spec.Network.NAD.AlignWith = VF
+		ExpectAccepted(ctx, w.Create(ctx, borrower), "^False TopologyInsufficient: spec.network.nad.alignWith: Dynamic Resource Allocation provides "+VF)
 
 		// claim creates the claim of a pod, as the scheduler does.
 		claim := func(pod *corev1.Pod) {
@@ -64,7 +65,7 @@ var _ = Describe("A benchmark of an extended resource that Dynamic Resource Allo
 			}}}}
 			Expect(k8s.Status().Update(ctx, c)).To(Succeed())
 			pod.Status.ExtendedResourceClaimStatus = &corev1.PodExtendedResourceClaimStatus{ResourceClaimName: c.Name, RequestMappings: []corev1.ContainerExtendedResourceRequest{
-				{ContainerName: pod.Spec.Containers[0].Name, ResourceName: vf, RequestName: "r0"},
+				{ContainerName: pod.Spec.Containers[0].Name, ResourceName: VF, RequestName: "r0"},
 			}}
 		}
 		server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)

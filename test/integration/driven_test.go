@@ -16,6 +16,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/test/driven"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // answersTo returns what a client's API server answers to a sequence of requests: an error's reason, and what is stored then.

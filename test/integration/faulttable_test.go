@@ -15,6 +15,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/test/faults"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // trial is the set-up for a cell of the fault table. Benchmark x changes its state as the spec simulates its pods. Its results are
@@ -35,9 +36,9 @@ type trial struct {
 
 func newTrial(ctx SpecContext, state faults.State) *trial {
 	GinkgoHelper()
-	t := &trial{World: NewWorld(ctx), rounds: 2, verdict: "Unknown Inconclusive", rule: undecided}
+	t := &trial{World: NewWorld(ctx), rounds: 2, verdict: "Unknown Inconclusive", rule: Undecided}
 	if state == faults.Judging {
-		t.rounds, t.verdict, t.rule = 6, "False Fail", under("8us") // A verdict needs six rounds.
+		t.rounds, t.verdict, t.rule = 6, "False Fail", Under("8us") // A verdict needs six rounds.
 	}
 	c, d := t.Namespace+"-c", t.Namespace+"-d"
 	t.AddNode(ctx, MakeNode(c))
@@ -98,7 +99,7 @@ func (t *trial) goOn(ctx SpecContext, state faults.State) {
 	case faults.HandingOver:
 		t.Kubelet.Succeed(ctx, t.server)
 	case faults.Judging:
-		setCriteria(ctx, t.x, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{under("7us")} })
+		setCriteria(ctx, t.x, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{Under("7us")} })
 	}
 }
 

@@ -31,6 +31,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/controllers/gate"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // tally is a client that counts its writes.
@@ -198,13 +199,13 @@ func (w *World) manyNodes(ctx SpecContext, size int, name func(int) string, chan
 	GinkgoHelper()
 	DeferCleanup(func(ctx SpecContext) {
 		Eventually(func() error {
-			return k8s.DeleteAllOf(ctx, &corev1.Node{}, client.MatchingLabels{gateLabel: w.Namespace})
+			return k8s.DeleteAllOf(ctx, &corev1.Node{}, client.MatchingLabels{GateLabel: w.Namespace})
 		}).Should(Succeed())
 	})
 	inParallel(size, func(i int) {
 		n := MakeNode(name(i))
-		n.Labels[gateLabel] = w.Namespace
-		identified(&n.Node)
+		n.Labels[GateLabel] = w.Namespace
+		Identified(&n.Node)
 		change(&n.Node)
 		node := n.Obj()
 		Expect(k8s.Create(ctx, node)).To(Succeed())
@@ -362,7 +363,7 @@ var _ = Describe("A gate of many nodes", func() {
 			if is != "" && is != corev1.ConditionTrue || n.Labels[v1alpha1.NodeLabelVerified] == "false" || marksOf(n).taint == "" {
 				held++
 			}
-		}, client.MatchingLabels{gateLabel: w.Namespace})
+		}, client.MatchingLabels{GateLabel: w.Namespace})
 
 		began := time.Now()
 		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
@@ -434,7 +435,7 @@ var _ = Describe("A gate of many nodes", func() {
 			if marksOf(n) != (marks{version: n.ResourceVersion, kernel: n.Status.NodeInfo.KernelVersion, condition: "True", label: "true", taint: "untainted"}) {
 				held++
 			}
-		}, client.MatchingLabels{gateLabel: w.Namespace})
+		}, client.MatchingLabels{GateLabel: w.Namespace})
 		counted.Take()
 		blink := func(what string, gone, back func(i int), by time.Duration) {
 			GinkgoHelper()

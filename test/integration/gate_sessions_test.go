@@ -26,6 +26,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/sessions"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/verdict"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // simulatedFleet measures the benchmarks of a gate without pods: it draws round trips, which have a standard deviation of 2 % between rounds,

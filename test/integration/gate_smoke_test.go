@@ -23,6 +23,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/cli"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // rules of admission for Nodes, as providers have them.
@@ -94,11 +95,6 @@ func gateExit(ctx context.Context, kubeconfig string, args ...string) (int, stri
 	var out bytes.Buffer
 	code := cli.Run(ctx, append([]string{"gate", "--kubeconfig", kubeconfig}, args...), &out, &out)
 	return code, out.String()
-}
-
-// tainted adds a taint of the gate's key, as the gate does.
-func tainted(n *corev1.Node) {
-	n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: v1alpha1.NodeTaintUnverified, Effect: corev1.TaintEffectNoSchedule})
 }
 
 const noTaints = `!has(object.spec.taints) || object.spec.taints.all(t, t.key != 'tailgate.dev/latency-unverified')`
@@ -230,7 +226,7 @@ var _ = Describe("A gate at an API server", func() {
 			Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix("True Operational"))
 			Expect(letIn()).To(BeEmpty())
 		},
-		Entry("the taint", nodesOnly, noTaints, tainted, ": False false -", "Taint"),
+		Entry("the taint", nodesOnly, noTaints, Tainted, ": False false -", "Taint"),
 	)
 
 	It("is dropped by a mutating policy or not deleted, and says why", func(ctx SpecContext) {
@@ -240,7 +236,7 @@ var _ = Describe("A gate at an API server", func() {
 		w.Expect(ctx, w.A, isVerified)
 		drops := w.Policy(ctx, nodesOnly, "has(object.spec.taints) && object.spec.taints.exists(t, t.key == 'tailgate.dev/latency-unverified')",
 			"[JSONPatch{op: 'replace', path: '/spec/taints', value: object.spec.taints.filter(t, t.key != 'tailgate.dev/latency-unverified')}]", func() bool {
-				n, err := dry(ctx, w.A, false, tainted)
+				n, err := dry(ctx, w.A, false, Tainted)
 				return err == nil && len(n.Spec.Taints) == 0
 			})
 		w.SlowNode(w.A)
@@ -307,7 +303,7 @@ var _ = Describe("A gate at an API server", func() {
 			g.Expect(held.Items).To(HaveLen(3))
 		}).Should(Succeed())
 		By("a node leaves")
-		w.ChangeNode(ctx, w.Namespace+"-c", func(n *corev1.Node) { delete(n.Labels, gateLabel) })
+		w.ChangeNode(ctx, w.Namespace+"-c", func(n *corev1.Node) { delete(n.Labels, GateLabel) })
 		Eventually(least).Should(Equal("1 AlwaysAllow"))
 
 		change := func(budget *v1alpha1.GateBudget) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 var _ = Describe("A benchmark", func() {

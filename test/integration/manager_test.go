@@ -33,6 +33,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/metrics"
 	"github.com/tailgate-dev/tailgate/internal/observe"
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // clock is the real clock. Specs put it forward instead of waiting, and stop it to check a state that lasts only a few seconds.

@@ -16,39 +16,16 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/test/admission"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
-
-// groupLabel selects several nodes of a spec. Its value is the spec's namespace.
-const groupLabel = "test.tailgate.dev/group"
-
-// MatrixBuilder builds a LatencyMatrix.
-type MatrixBuilder struct{ v1alpha1.LatencyMatrix }
-
-// AllPairs returns a matrix that measures all nodes of the spec's group with each other. The TTL and suspension of the benchmark
-// move to the matrix.
-func (b *BenchmarkBuilder) AllPairs(parallelism int32) *MatrixBuilder {
-	m := &MatrixBuilder{v1alpha1.LatencyMatrix{ObjectMeta: b.ObjectMeta, Spec: v1alpha1.LatencyMatrixSpec{
-		Topology: v1alpha1.TopologyAllPairs, Parallelism: parallelism,
-		Nodes:    v1alpha1.NodeSelection{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{groupLabel: b.Namespace}}},
-		Template: v1alpha1.LatencyBenchmarkTemplate{Spec: b.Obj().Spec.MeasurementSpec},
-		Suspend:  b.Spec.Suspend, TTLSecondsAfterFinished: b.Spec.TTLSecondsAfterFinished,
-	}}}
-	return m
-}
-
-// Against makes another matrix the baseline.
-func (m *MatrixBuilder) Against(name string) *MatrixBuilder {
-	m.Spec.Template.Spec.Criteria.Baseline = &v1alpha1.Baseline{Type: v1alpha1.BaselineMatrix, Matrix: &v1alpha1.ObjectName{Name: name}}
-	return m
-}
 
 // Group adds nodes that are measured with each other.
 func (w *World) Group(ctx SpecContext, names ...string) {
 	GinkgoHelper()
 	for _, name := range names {
 		n := MakeNode(w.Namespace + "-" + name)
-		n.Labels[groupLabel] = w.Namespace
-		n.Status.Allocatable[vf] = resource.MustParse("4")
+		n.Labels[GroupLabel] = w.Namespace
+		n.Status.Allocatable[VF] = resource.MustParse("4")
 		w.AddNode(ctx, n)
 	}
 }
@@ -132,9 +109,6 @@ func ExpectMeasured(ctx context.Context, b client.Object, pattern string) {
 	Eventually(func() string { return condition(ctx, b, v1alpha1.ConditionSucceeded) }).Should(MatchRegexp(pattern))
 }
 
-// allPairsOfFour is the plan for four nodes, two pairs at once.
-var allPairsOfFour = map[string]string{"x-p1": "1>4", "x-p2": "2>3", "x-p3": "4>2", "x-p4": "3>1", "x-p5": "3>4", "x-p6": "1>2"}
-
 var _ = Describe("A matrix", func() {
 	var w *World
 	BeforeEach(func(ctx SpecContext) {
@@ -154,7 +128,7 @@ var _ = Describe("A matrix", func() {
 		ExpectMeasured(ctx, b, "^True Complete: 6 of 6 pairs measured; the slowest is x-p4$")
 
 		all := children(ctx, b)
-		Expect(w.pairsOf(all)).To(Equal(allPairsOfFour))
+		Expect(w.pairsOf(all)).To(Equal(AllPairsOfFour))
 		w.ExpectApart(all, 2)
 		Expect(w.Kubelet.Created()).To(HaveLen(6 * 2 * 2))
 		for _, c := range all {

@@ -35,6 +35,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/observe"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // cacheOf and cacheOfKinds are variables for a separate process: the kubeconfig of the API server whose objects TestCache reads, and the

@@ -10,6 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // scrape returns the metrics as Prometheus would read them, one series per line.
@@ -29,7 +31,7 @@ var _ = Describe("Metrics", func() {
 	It("tell of a benchmark from its creation to its deletion", func(ctx SpecContext) {
 		w := NewWorld(ctx)
 		m := w.Start()
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").MaxRounds(6).On(w.A, w.B).Rule(undecided))
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").MaxRounds(6).On(w.A, w.B).Rule(Undecided))
 		of := fmt.Sprintf(`{benchmark="x",namespace="%s"`, w.Namespace)
 		Eventually(func() []string { return scrape(m.Metrics) }).Should(ContainElement("tailgate_benchmark_passed" + of + "} 0"))
 

@@ -24,6 +24,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // merge patches an object.
@@ -95,7 +96,7 @@ var _ = Describe("sriov-network-operator, simulated,", func() {
 		policies(ctx, w.Namespace)
 		pool := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
-			"metadata": map[string]any{"name": w.Namespace, "labels": map[string]any{gateLabel: w.Namespace}}, "spec": map[string]any{"paused": false},
+			"metadata": map[string]any{"name": w.Namespace, "labels": map[string]any{GateLabel: w.Namespace}}, "spec": map[string]any{"paused": false},
 		}}
 		create(ctx, pool)
 		state := &unstructured.Unstructured{}
@@ -221,7 +222,7 @@ func (o *moduleOperator) reconcile(ctx context.Context) error {
 func newModuleOperator(ctx SpecContext, w *World) *moduleOperator {
 	GinkgoHelper()
 	installKinds(nil, anyFields(foreign.ModuleKind, "modules", apiextensionsv1.NamespaceScoped))
-	module := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"selector": map[string]any{gateLabel: w.Namespace}}}}
+	module := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"selector": map[string]any{GateLabel: w.Namespace}}}}
 	module.SetGroupVersionKind(foreign.ModuleKind)
 	module.SetNamespace(w.Namespace)
 	module.SetName("sfc")

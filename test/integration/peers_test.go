@@ -37,6 +37,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/verdicthttp"
 	"github.com/tailgate-dev/tailgate/test/localcluster"
 	"github.com/tailgate-dev/tailgate/test/mounted"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // These specs run real commands: the manager, Kubernetes' workload controllers, and those of Argo Rollouts, Flagger, Prometheus and

@@ -23,6 +23,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // ran is a run as planned or as executed.
@@ -164,7 +165,7 @@ var _ = Describe("A sample", func() {
 				Settings: benchmark.Settings{BenchImage: "bench:test", PullPolicy: corev1.PullNever, StartTimeout: time.Minute, MaxAttempts: 3, Settings: preflight.Settings{AllowHostNetwork: true}},
 			}
 			for _, name := range []string{"node-a", "node-b"} {
-				w.AddNode(ctx, &NodeBuilder{localNode(name)})
+				w.AddNode(ctx, &NodeBuilder{Node: localNode(name)})
 			}
 			installMultus()
 			for name, network := range localNetworks() {

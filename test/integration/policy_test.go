@@ -34,6 +34,7 @@ import (
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/pods"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // The policies of config/policy are installed for the whole suite, so that every spec of a gate or benchmark shows that they let the

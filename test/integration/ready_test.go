@@ -21,6 +21,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/standing"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // kindsOf returns the kinds of the API that have a status.

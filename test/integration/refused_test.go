@@ -22,6 +22,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // denial is the status code in a webhook's answer; 0: without a code, 1: no answer at all.
@@ -210,7 +211,7 @@ var _ = Describe("A network that the API server refuses", func() {
 		for _, name := range []string{w.A, w.B} {
 			node := &corev1.Node{}
 			Expect(k8s.Get(ctx, client.ObjectKey{Name: name}, node)).To(Succeed())
-			node.Status.Allocatable[vf] = resource.MustParse("1")
+			node.Status.Allocatable[VF] = resource.MustParse("1")
 			Expect(k8s.Status().Update(ctx, node)).To(Succeed())
 		}
 		w.deny(ctx, foreign.GroupVersionKind.Group, "network-attachment-definitions", "", 0)
@@ -224,7 +225,7 @@ var _ = Describe("A network that the API server refuses", func() {
 		w.Clock.Stop()
 		w.Start()
 		b := MakeBenchmark(w.Namespace, "x").On(w.A, w.B)
-		b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: vf, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "192.168.40.0/24"}}}}
+		b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{ResourceName: VF, IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "192.168.40.0/24"}}}}
 		created := w.Create(ctx, b)
 		ExpectSucceeded(ctx, created, "^Unknown Retrying: .*NetworkRefused.*of no good reason")
 		Expect(Get(ctx, created).Status.Active).To(BeNil())

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // mostRequests is how many requests a run may cost the API server, with those for the logs of its pods, and mostPerSecond those of looks at

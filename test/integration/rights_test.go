@@ -29,6 +29,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/internal/pods"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // The managers of this suite have only the rights of config/rbac: if a right is missing, the specs that need it fail with Forbidden.

@@ -20,6 +20,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 	"github.com/tailgate-dev/tailgate/internal/tool/all"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // samples returns the files with the samples, including the experiments.

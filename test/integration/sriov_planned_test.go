@@ -28,6 +28,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/proof"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/tool"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // sriovBenchmarks returns the files of the SR-IOV samples that contain a benchmark.

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tailgate-dev/tailgate/internal/foreign"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // sriovSamples is the folder of the manifests for Solarflare NICs, most of them of other projects' kinds. sriovValues, Helm values, is

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 var (
@@ -105,6 +106,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	k8s, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
 	managerConfig = newManagerUser(ctx)
+	Use(Suite{Ready: time.Now})
 })
 
 var _ = AfterSuite(func() {

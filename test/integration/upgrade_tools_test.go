@@ -24,6 +24,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/standing"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // These specs simulate the tools of config/samples/gates: the behavior of each tool is taken from its source, which the comments name.
@@ -208,7 +209,7 @@ var _ = Describe("A simulated upgrade tool", func() {
 		w.Start()
 		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Enforcement.HoldPod = &v1alpha1.GateHoldPod{} }))
 		reader, base, admin := NewReader(ctx, w.Namespace), Verdicts(), adminKubeconfig(w.Namespace)
-		names := []string{"fast-nodes", w.Namespace, "{latency: gated}", fmt.Sprintf("{%s: %s}", gateLabel, w.Namespace), "latency: gated,", fmt.Sprintf("%s: %s,", gateLabel, w.Namespace)}
+		names := []string{"fast-nodes", w.Namespace, "{latency: gated}", fmt.Sprintf("{%s: %s}", GateLabel, w.Namespace), "latency: gated,", fmt.Sprintf("%s: %s,", GateLabel, w.Namespace)}
 		var rule readinessRule
 		Expect(yaml.Unmarshal(readSample("node-readiness-controller.yaml", names...), &rule)).To(Succeed())
 		var upgrade, after upgradePlan

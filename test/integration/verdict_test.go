@@ -12,23 +12,11 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // The agents of these specs measure round trips of 10000 to 11999 ns in every round, which are 5 to 6 µs as half RTT, with a median
 // of 5.5 µs and a p90 of 5.9 µs, unless a spec makes them slower.
-
-// undecided is a rule that the agents of the tests never give enough samples for, and more rounds do not help.
-var undecided = v1alpha1.Rule{Metric: v1alpha1.MetricP99, Max: v1alpha1.Limit{Text: "1s"}}
-
-// under returns a rule that limits p90 to an absolute value.
-func under(limit string) v1alpha1.Rule {
-	return v1alpha1.Rule{Metric: v1alpha1.MetricP90, Max: v1alpha1.Limit{Text: limit}}
-}
-
-// within returns a rule that limits the increase of p90 over its baseline.
-func within(tolerance string) v1alpha1.Rule {
-	return v1alpha1.Rule{Metric: v1alpha1.MetricP90, MaxIncrease: v1alpha1.Limit{Text: tolerance}}
-}
 
 // slower returns a change for Kubelet.Agents that doubles the round trips of some runs.
 func slower(runs ...string) func(*result.Document) {
@@ -87,7 +75,7 @@ var _ = Describe("A verdict", func() {
 
 	It("is given when everything is measured, and again when only the rules change", func(ctx SpecContext) {
 		manager := w.Start()
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(under("6us")).Rule(under("5950ns")))
+		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(Under("6us")).Rule(Under("5950ns")))
 		ExpectPassed(ctx, b, "^Unknown NotJudged")
 		ExpectSucceeded(ctx, b, "^True Complete")
 		ExpectPassed(ctx, b, "^True Pass: all 2 rules pass, in 2 comparisons")
@@ -100,7 +88,7 @@ var _ = Describe("A verdict", func() {
 		pods := w.Kubelet.Created()
 
 		By("an edit of the rules")
-		setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{under("5us")} })
+		setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{Under("5us")} })
 		ExpectPassed(ctx, b, "^False Fail: p90 of default/tcp-64: .*over 6 rounds, .*: Fail, beyond max 5µs")
 		current := Get(ctx, b)
 		Expect(current.Status.ObservedGeneration).To(Equal(current.Generation))
@@ -112,7 +100,7 @@ var _ = Describe("A verdict", func() {
 		// A manager that stops drops the events that it has not sent.
 		Eventually(passedEvents).WithArguments(ctx, w.Namespace).Should(ConsistOf("Normal Pass", "Warning Fail"))
 		manager.Stop()
-		setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{under("7us")} })
+		setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{Under("7us")} })
 		w.Start()
 		ExpectPassed(ctx, b, "^True Pass")
 

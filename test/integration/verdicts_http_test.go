@@ -21,6 +21,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/verdicthttp"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // freeAddress returns an address on which nothing listens.
@@ -118,7 +119,7 @@ var _ = Describe("Verdicts over HTTP", func() {
 			"subjects": []any{map[string]any{"kind": "ServiceAccount", "namespace": namespace, "name": "latency-reader"}},
 		}}
 		create(ctx, binding)
-		b := MakeBenchmark(namespace, "b").On("a", "b").Rounds(6).Rule(under("8us")).Obj()
+		b := MakeBenchmark(namespace, "b").On("a", "b").Rounds(6).Rule(Under("8us")).Obj()
 		Expect(k8s.Create(ctx, b)).To(Succeed())
 		Eventually(func() int {
 			code, _ := ask("GET", base+"/verdict/namespaces/"+namespace+"/latencybenchmarks/b", reader.Token)

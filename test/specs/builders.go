@@ -1,4 +1,4 @@
-package integration
+package specs
 
 import (
 	"time"
@@ -10,8 +10,11 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
-// nodeLabel selects the nodes of a spec. Its value is the name of a node.
-const nodeLabel = "test.tailgate.dev/node"
+// VF is the resource of VFs.
+const VF = "amd.com/sf_vf"
+
+// NodeLabel selects the nodes of a spec. Its value is the name of a node.
+const NodeLabel = "test.tailgate.dev/node"
 
 // BenchmarkBuilder builds a LatencyBenchmark.
 type BenchmarkBuilder struct{ v1alpha1.LatencyBenchmark }
@@ -41,8 +44,8 @@ func (b *BenchmarkBuilder) Rounds(n int32) *BenchmarkBuilder {
 
 // On sets the nodes of client and server.
 func (b *BenchmarkBuilder) On(client, server string) *BenchmarkBuilder {
-	b.Spec.Placement.Client = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{nodeLabel: client}}}}
-	b.Spec.Placement.Server = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{nodeLabel: server}}}}
+	b.Spec.Placement.Client = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{NodeLabel: client}}}}
+	b.Spec.Placement.Server = &v1alpha1.EndpointPlacement{NodeSelection: v1alpha1.NodeSelection{NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{NodeLabel: server}}}}
 	return b
 }
 
@@ -107,6 +110,12 @@ func (b *BenchmarkBuilder) Against(benchmark string) *BenchmarkBuilder {
 	return b
 }
 
+// AgainstVariant makes a variant the baseline.
+func (b *BenchmarkBuilder) AgainstVariant(name string) *BenchmarkBuilder {
+	b.Spec.Criteria.Baseline = &v1alpha1.Baseline{Type: v1alpha1.BaselineVariant, Variant: &v1alpha1.ObjectName{Name: name}}
+	return b
+}
+
 // AgainstGate makes the result that a gate has accepted for the client's node the baseline; no name means the gate of the template.
 func (b *BenchmarkBuilder) AgainstGate(name string) *BenchmarkBuilder {
 	b.Spec.Criteria.Baseline = &v1alpha1.Baseline{Type: v1alpha1.BaselineGate}
@@ -128,6 +137,19 @@ func (b *BenchmarkBuilder) Suspended() *BenchmarkBuilder {
 	return b
 }
 
+// TTL sets the number of seconds after which the finished benchmark is deleted.
+func (b *BenchmarkBuilder) TTL(seconds int32) *BenchmarkBuilder {
+	b.Spec.TTLSecondsAfterFinished = &seconds
+	return b
+}
+
+// Series sets the label of a series, and the number of its benchmarks that are kept.
+func (b *BenchmarkBuilder) Series(name string, limit int32) *BenchmarkBuilder {
+	b.Labels = map[string]string{v1alpha1.LabelSeries: name}
+	b.Spec.HistoryLimit = limit
+	return b
+}
+
 // MaxRounds sets the number of rounds of the second look.
 func (b *BenchmarkBuilder) MaxRounds(n int32) *BenchmarkBuilder {
 	b.Spec.MaxRounds = n
@@ -142,12 +164,13 @@ type NodeBuilder struct{ corev1.Node }
 
 // MakeNode returns a builder with a ready node of 4 CPUs and 8Gi that is labelled with its name.
 func MakeNode(name string) *NodeBuilder {
+	since := metav1.NewTime(suite.Ready())
 	return &NodeBuilder{corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{nodeLabel: name}},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{NodeLabel: name}},
 		Status: corev1.NodeStatus{
 			Conditions: []corev1.NodeCondition{{
 				Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady",
-				LastHeartbeatTime: metav1.Now(), LastTransitionTime: metav1.Now(),
+				LastHeartbeatTime: since, LastTransitionTime: since,
 			}},
 			Allocatable: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("8Gi")},
 		},
