@@ -65,7 +65,7 @@ var _ = Describe("A benchmark that the cluster cannot carry out", func() {
 			w.Start()
 			b := w.Create(ctx, make(w))
 			ExpectAccepted(ctx, b, "^False "+reason+": .*"+message)
-			Expect(condition(ctx, b, v1alpha1.ConditionSucceeded)).To(HavePrefix("Unknown NotAccepted: spec."))
+			Expect(Condition(ctx, b, v1alpha1.ConditionSucceeded)).To(HavePrefix("Unknown NotAccepted: spec."))
 			Expect(Get(ctx, b).Status.Active).To(BeNil())
 			mend(ctx, w)
 			ExpectAccepted(ctx, b, "^True")

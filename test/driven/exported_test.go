@@ -22,7 +22,7 @@ import (
 // exportOf returns the ConfigMap of the export of a benchmark, and its digest.
 func exportOf(ctx context.Context, b *v1alpha1.LatencyBenchmark, changes ...func(*export.Benchmark)) (*corev1.ConfigMap, string) {
 	GinkgoHelper()
-	of := export.Benchmark{Object: Get(ctx, b).DeepCopy(), Runs: storedRuns(ctx, b)}
+	of := export.Benchmark{Object: Get(ctx, b).DeepCopy(), Runs: StoredRuns(ctx, b)}
 	for _, change := range changes {
 		change(&of)
 	}
@@ -62,7 +62,7 @@ var _ = Describe("A baseline that is an export in the namespace", func() {
 
 	It("is compared with as long as it is the one that the criteria name", func(ctx SpecContext) {
 		cm, sum := exportOf(ctx, before)
-		setCriteria(ctx, after, against(sum))
+		SetCriteria(ctx, after, against(sum))
 		ExpectPassed(ctx, after, `^Unknown BaselineMissing: .*spec.criteria.baseline.export.configMapName: ConfigMap elsewhere does not exist`)
 		Expect(k8s.Delete(ctx, before)).To(Succeed())
 
@@ -89,7 +89,7 @@ var _ = Describe("A baseline that is an export in the namespace", func() {
 		replace(ctx, cm.DeepCopy())
 		ExpectPassed(ctx, after, "^True Pass")
 		Expect(k8s.Delete(ctx, cm.DeepCopy())).To(Succeed())
-		consistently(func() string { return condition(ctx, after, v1alpha1.ConditionPassed) }, 12*time.Second).Should(HavePrefix("True Pass"), "what was compared is known by its digest")
+		consistently(func() string { return Condition(ctx, after, v1alpha1.ConditionPassed) }, 12*time.Second).Should(HavePrefix("True Pass"), "what was compared is known by its digest")
 	})
 
 	It("of other evidence is not comparable unless the criteria say so", func(ctx SpecContext) {
@@ -98,9 +98,9 @@ var _ = Describe("A baseline that is an export in the namespace", func() {
 		ExpectSucceeded(ctx, there, "^True Complete")
 		cm, sum := exportOf(ctx, there)
 		Expect(k8s.Create(ctx, cm)).To(Succeed())
-		setCriteria(ctx, after, against(sum))
+		SetCriteria(ctx, after, against(sum))
 		ExpectPassed(ctx, after, `^Unknown Inconclusive: .*nic.firmware-variant "full-feature", then absent`)
-		setCriteria(ctx, after, func(s *v1alpha1.LatencyBenchmarkSpec) {
+		SetCriteria(ctx, after, func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.Criteria.IgnoreDifferences = []string{"nic.firmware-variant"}
 		})
 		ExpectPassed(ctx, after, "^True Pass")
@@ -114,7 +114,7 @@ var _ = Describe("A baseline that is an export in the namespace", func() {
 				sum = manifestSum(cm)
 			}
 			Expect(k8s.Create(ctx, cm)).To(Succeed())
-			setCriteria(ctx, after, against(sum))
+			SetCriteria(ctx, after, against(sum))
 			ExpectPassed(ctx, after, want)
 		},
 		Entry("of another tool", func(b *export.Benchmark) { b.Object.Spec.Tool = v1alpha1.ToolPinger }, nil,

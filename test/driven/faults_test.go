@@ -70,13 +70,13 @@ var _ = Describe("An attempt", func() {
 			}
 			w.Kubelet.Gone(ctx, server, peer)
 			ExpectSucceeded(ctx, b, "^Unknown Retrying: .*"+reason+".*attempt 1 of 3")
-			Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 " + reason}))
-			Expect(configMaps(ctx, b)).To(BeEmpty())
+			Expect(Attempts(ctx, b)).To(Equal([]string{"x-r1 a1 " + reason}))
+			Expect(ConfigMaps(ctx, b)).To(BeEmpty())
 
 			w.Pass(6 * time.Second)
 			w.Kubelet.Measure(ctx, "x-r1", 2)
 			ExpectSucceeded(ctx, b, "^True Complete")
-			Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 " + reason, "x-r1 a2 Measured"}))
+			Expect(Attempts(ctx, b)).To(Equal([]string{"x-r1 a1 " + reason, "x-r1 a2 Measured"}))
 		},
 		Entry("one bit is wrong", v1alpha1.OutcomeResultCorrupt, flip),
 		Entry("the end is missing", v1alpha1.OutcomeResultCorrupt, func(log string) string { return log[:len(log)*2/3] }),
@@ -98,7 +98,7 @@ var _ = Describe("An attempt", func() {
 			}
 		}
 		ExpectSucceeded(ctx, b, "^False Failed: run x-r1 failed .ResultCorrupt. at attempt 3")
-		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 ResultCorrupt", "x-r1 a2 ResultCorrupt", "x-r1 a3 ResultCorrupt"}))
+		Expect(Attempts(ctx, b)).To(Equal([]string{"x-r1 a1 ResultCorrupt", "x-r1 a2 ResultCorrupt", "x-r1 a3 ResultCorrupt"}))
 		Expect(Get(ctx, b).Status.Active).To(BeNil())
 		Expect(Get(ctx, b).Status.CompletionTime).NotTo(BeNil())
 		w.Patiently(ctx, b, func() any { return w.Kubelet.Created() }, HaveLen(6))
@@ -116,7 +116,7 @@ var _ = Describe("An attempt", func() {
 		w.Kubelet.Succeed(ctx, stray)
 		w.Kubelet.Succeed(ctx, server)
 		w.Kubelet.Gone(ctx, server, peer)
-		eventually(func() []string { return attempts(ctx, b) }).Should(Equal([]string{"x-r1 a1 ResultCorrupt"}))
+		eventually(func() []string { return Attempts(ctx, b) }).Should(Equal([]string{"x-r1 a1 ResultCorrupt"}))
 	})
 
 	It("that lacks the tool is not repeated", func(ctx SpecContext) {
@@ -124,7 +124,7 @@ var _ = Describe("An attempt", func() {
 		w.Kubelet.Fail(ctx, server, v1alpha1.OutcomeToolMissing, "the bench image has no sockperf")
 		w.Kubelet.Gone(ctx, server)
 		ExpectSucceeded(ctx, b, "^False Failed: .*ToolMissing.*the bench image has no sockperf")
-		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 ToolMissing"}))
+		Expect(Attempts(ctx, b)).To(Equal([]string{"x-r1 a1 ToolMissing"}))
 	})
 
 	DescribeTable("whose pod a user deletes is repeated:",
@@ -138,7 +138,7 @@ var _ = Describe("An attempt", func() {
 			w.Pass(6 * time.Second)
 			w.Kubelet.Measure(ctx, "x-r1", 2)
 			ExpectSucceeded(ctx, b, "^True Complete")
-			Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 PodLost", "x-r1 a2 Measured"}))
+			Expect(Attempts(ctx, b)).To(Equal([]string{"x-r1 a1 PodLost", "x-r1 a2 Measured"}))
 		},
 		Entry("the server's", v1alpha1.RoleServer),
 		Entry("the client's", v1alpha1.RoleClient),
@@ -155,7 +155,7 @@ var _ = Describe("An attempt", func() {
 		// The time counts from the moment when the operator sees the condition, whatever the node's clock says.
 		eventually(func() *metav1.MicroTime { return Get(ctx, b).Status.Active.NotReadyTime }).ShouldNot(BeNil())
 		w.Pass(30 * time.Second)
-		w.Patiently(ctx, b, func() any { return condition(ctx, b, v1alpha1.ConditionSucceeded) }, HavePrefix("Unknown Running"))
+		w.Patiently(ctx, b, func() any { return Condition(ctx, b, v1alpha1.ConditionSucceeded) }, HavePrefix("Unknown Running"))
 		w.Pass(40 * time.Second)
 		ExpectSucceeded(ctx, b, "^Unknown Ending: .*"+server.Name+".*"+w.B+" is not ready")
 		Expect(Get(ctx, b).Status.Active.Outcome.Reason).To(Equal(v1alpha1.OutcomeNodeLost))
@@ -168,7 +168,7 @@ var _ = Describe("An attempt", func() {
 		w.Pass(121 * time.Second)
 		w.Kubelet.Gone(ctx, server)
 		ExpectSucceeded(ctx, b, "^False Failed: .*ImagePullFailed")
-		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 ImagePullFailed"}))
+		Expect(Attempts(ctx, b)).To(Equal([]string{"x-r1 a1 ImagePullFailed"}))
 	})
 
 	It("whose network cannot be set up says what only an event tells", func(ctx SpecContext) {
@@ -221,7 +221,7 @@ var _ = Describe("A name that is taken", func() {
 		w.Kubelet.Auto()
 		w.Pass(6 * time.Second)
 		ExpectSucceeded(ctx, b, "^True Complete")
-		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 NameTaken", "x-r1 a2 Measured"}))
+		Expect(Attempts(ctx, b)).To(Equal([]string{"x-r1 a1 NameTaken", "x-r1 a2 Measured"}))
 		Expect(w.Kubelet.Created()).To(ContainElement(MatchRegexp("^x-r1-a2-server-[a-z0-9]{10}$")))
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(taken), taken)).To(Succeed())
 	})

@@ -25,7 +25,7 @@ var _ = Describe("A node of a gate that is upgraded while it is measured after a
 			judges := notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return s.Verdict != nil })
 			manager := w.Start(dies(func(write Write) bool { return armed && judges(write) }))
 			w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
-			w.Expect(ctx, w.A, isVerified)
+			w.Expect(ctx, w.A, IsVerified)
 			letIn := w.LetIn(ctx, w.A)
 			accepted := w.everAccepted(ctx, w.A)
 
@@ -58,7 +58,7 @@ var _ = Describe("A node of a gate that is upgraded while it is measured after a
 			eventually(func() []string { return w.Benchmarks(ctx, w.A) }).Should(ConsistOf("-1", "-3"))
 			w.Kubelet.Auto(second.Name)
 			eventually(func() string { return w.Accepted(ctx, w.A) }).Should(Equal("-3 since -1"))
-			w.Expect(ctx, w.A, isVerified)
+			w.Expect(ctx, w.A, IsVerified)
 			Expect(w.Verification(ctx, w.A).Status.Accepted.Identity).To(HaveKeyWithValue("Kernel", "6.3.0"))
 			eventually(accepted).Should(Equal([]string{first.Name, third.Name}))
 			Expect(letIn()).To(HaveLen(2), "the condition, then label and taint, once")

@@ -98,7 +98,7 @@ func (t *trial) goOn(ctx context.Context, state faults.State) {
 	case faults.HandingOver:
 		t.Kubelet.Succeed(ctx, t.server)
 	case faults.Judging:
-		setCriteria(ctx, t.x, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{Under("7us")} })
+		SetCriteria(ctx, t.x, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{Under("7us")} })
 	}
 }
 
@@ -172,7 +172,7 @@ func cutOff(ctx context.Context, t *trial, state faults.State) func() {
 func refuseStore(ctx context.Context, t *trial, state faults.State) func() {
 	GinkgoHelper()
 	if state == faults.Judging {
-		stored := configMaps(ctx, t.x)[0]
+		stored := ConfigMaps(ctx, t.x)[0]
 		Expect(k8s.Delete(ctx, &stored)).To(Succeed())
 		ExpectPassed(ctx, t.x, "^Unknown "+faults.Find(faults.Store, state).Verdict)
 		t.goOn(ctx, state)
@@ -216,7 +216,7 @@ var _ = Describe("The fault table:", func() {
 				if cell.State == faults.Waiting {
 					subject = t.next
 				}
-				Expect(podsLeft(ctx, subject)).To(BeEmpty())
+				Expect(PodsLeft(ctx, subject)).To(BeEmpty())
 				return
 			}
 			heal := begin(ctx, t, cell.State)
@@ -257,14 +257,14 @@ func (t *trial) expect(ctx SpecContext, cell faults.Cell) {
 	for round := 2; round <= int(t.rounds); round++ {
 		all = append(all, fmt.Sprintf("x-r%d a1 Measured", round))
 	}
-	Expect(attempts(ctx, t.x)).To(Equal(all))
-	Expect(attempts(ctx, t.next)).To(Equal([]string{"next-r1 a1 Measured"}))
+	Expect(Attempts(ctx, t.x)).To(Equal(all))
+	Expect(Attempts(ctx, t.next)).To(Equal([]string{"next-r1 a1 Measured"}))
 
 	By("looking at what is left")
 	for _, b := range []*v1alpha1.LatencyBenchmark{t.x, t.next} {
 		Expect(Get(ctx, b).Status.Active).To(BeNil())
-		Expect(podsLeft(ctx, b)).To(BeEmpty())
-		Expect(configMaps(ctx, b)).To(HaveLen(int(b.Spec.Rounds)), b.Name)
+		Expect(PodsLeft(ctx, b)).To(BeEmpty())
+		Expect(ConfigMaps(ctx, b)).To(HaveLen(int(b.Spec.Rounds)), b.Name)
 	}
 	t.seen.expect(t.verdict, cell)
 

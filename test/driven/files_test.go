@@ -45,7 +45,7 @@ var _ = Describe("The files of two benchmarks", func() {
 		write := func(b *v1alpha1.LatencyBenchmark) string {
 			ExpectSucceeded(ctx, b, "^True Complete")
 			dir := filepath.Join(files, b.Name)
-			_, err := export.Write(dir, export.Benchmark{Object: Get(ctx, b).DeepCopy(), Runs: storedRuns(ctx, b)}, false)
+			_, err := export.Write(dir, export.Benchmark{Object: Get(ctx, b).DeepCopy(), Runs: StoredRuns(ctx, b)}, false)
 			Expect(err).NotTo(HaveOccurred())
 			return filepath.Join(dir, "histograms", "default", "tcp-64.hlog")
 		}

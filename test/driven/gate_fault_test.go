@@ -54,8 +54,8 @@ var _ = Describe("A gate with one fault", func() {
 			asked, end := Deny[*v1alpha1.LatencyBenchmark](w, w.A, code)
 			w.Start()
 			g := w.Gate(ctx, MakeGate(w.Namespace))
-			w.Expect(ctx, w.B, isVerified)
-			w.Expect(ctx, w.Namespace+"-c", isVerified)
+			w.Expect(ctx, w.B, IsVerified)
+			w.Expect(ctx, w.Namespace+"-c", IsVerified)
 			stepFailure := func() string { return stepFailureOf(w.Verification(ctx, w.A).Status.StepFailure) }
 			By("the clock standing still, however often the benchmark was asked for until then")
 			eventually(stepFailure).ShouldNot(BeEmpty())
@@ -64,9 +64,9 @@ var _ = Describe("A gate with one fault", func() {
 			Expect(asked()).To(BeEquivalentTo(first.Count))
 			Expect(first.RetryTime.After(w.Clock.Now())).To(BeTrue())
 			Expect(first.Reason).To(Equal(v1alpha1.ReasonBenchmarkRefused))
-			Expect(w.Says(ctx, w.A)).To(Equal("Unverified NewNode" + heldBack))
+			Expect(w.Says(ctx, w.A)).To(Equal("Unverified NewNode" + HeldBack))
 			Expect(first.Message).To(ContainSubstring(message))
-			eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix("False BenchmarkRefused: 1 nodes: "))
+			eventually(func() string { return GateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix("False BenchmarkRefused: 1 nodes: "))
 			By("the rest, during which it is not asked for, and the end of it")
 			consistently(asked, first.RetryTime.Sub(w.Clock.Now())-time.Second).Should(BeEquivalentTo(first.Count))
 			eventually(stepFailure).WithTimeout(2 * time.Second).Should(Equal(fmt.Sprintf("BenchmarkRefused %d", first.Count+1)))
@@ -75,9 +75,9 @@ var _ = Describe("A gate with one fault", func() {
 			Expect(next).To(BeNumerically("~", min(10*time.Second<<first.Count, 10*time.Minute), time.Second))
 			By("the end of the fault")
 			end()
-			eventually(func() string { return w.Says(ctx, w.A) }).WithTimeout(time.Hour).Should(Equal(isVerified))
+			eventually(func() string { return w.Says(ctx, w.A) }).WithTimeout(time.Hour).Should(Equal(IsVerified))
 			Expect(stepFailure()).To(BeEmpty())
-			eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix("True Operational"))
+			eventually(func() string { return GateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix("True Operational"))
 		},
 		Entry("without a code", int32(0), "the webhook says no"),
 		Entry("with 403", int32(403), "the webhook says no"),
@@ -91,7 +91,7 @@ var _ = Describe("A gate with one fault", func() {
 		asked, end := Deny[*corev1.Pod](w, "-hold", 400)
 		w.Start()
 		g := w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Enforcement.HoldPod = &v1alpha1.GateHoldPod{} }))
-		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.A, IsVerified)
 		By("the clock standing still, however often the pod was asked for until then")
 		w.Settle()
 		first := w.Verification(ctx, w.A).Status.HoldPodFailure
@@ -100,7 +100,7 @@ var _ = Describe("A gate with one fault", func() {
 		Expect(first.Count).To(BeEquivalentTo(asked()))
 		Expect(first.RetryTime.After(w.Clock.Now())).To(BeTrue())
 		consistently(asked, first.RetryTime.Sub(w.Clock.Now())-time.Second).Should(BeEquivalentTo(first.Count), "it is not asked for again before the end of the rest")
-		eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix("False HoldPodRefused: 1 nodes: "))
+		eventually(func() string { return GateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix("False HoldPodRefused: 1 nodes: "))
 		end()
 		eventually(func() *v1alpha1.StepFailure { return w.Verification(ctx, w.A).Status.HoldPodFailure }).WithTimeout(time.Hour).Should(BeNil())
 		list := &corev1.PodList{}
@@ -116,7 +116,7 @@ var _ = Describe("A gate with one fault", func() {
 		w.Gate(ctx, MakeGate(w.Namespace))
 		third := w.Namespace + "-c"
 		for _, node := range []string{w.A, w.B, third} {
-			w.Expect(ctx, node, isVerified)
+			w.Expect(ctx, node, IsVerified)
 		}
 		dead, alive := w.Verification(ctx, w.A).Status.Accepted.Peer, third
 		if dead == third {
@@ -136,7 +136,7 @@ var _ = Describe("A gate with one fault", func() {
 		goOn()
 		// The next node in the queue, which waits for the only slot.
 		w.Upgrade(ctx, alive, "6.2.0")
-		eventually(func() string { return w.Says(ctx, alive) }).Should(Equal("Unverified IdentityChanged" + heldBack))
+		eventually(func() string { return w.Says(ctx, alive) }).Should(Equal("Unverified IdentityChanged" + HeldBack))
 		began := w.Clock.Now()
 		eventually(func() bool {
 			status := w.Verification(ctx, w.A).Status
@@ -145,7 +145,7 @@ var _ = Describe("A gate with one fault", func() {
 		AddReportEntry(fmt.Sprintf("its benchmark was given up %s after its peer died: %s", w.Clock.Now().Sub(began),
 			stepFailureOf(w.Verification(ctx, w.A).Status.StepFailure)))
 		for _, node := range []string{alive, w.A} {
-			eventually(func() string { return w.Says(ctx, node) }).WithTimeout(time.Hour).Should(Equal(isVerified))
+			eventually(func() string { return w.Says(ctx, node) }).WithTimeout(time.Hour).Should(Equal(IsVerified))
 		}
 		Expect(w.Verification(ctx, w.A).Status.Accepted.Peer).To(Equal(alive))
 		Expect(w.Verification(ctx, alive).Status.Accepted.Peer).To(Equal(w.A))
@@ -155,14 +155,14 @@ var _ = Describe("A gate with one fault", func() {
 		w := NewGateWorld(ctx)
 		w.Start()
 		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
-		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.A, IsVerified)
 		wait, goOn := w.Pause(w.Benchmark(w.A, 2).Name + "-r1")
 		w.Upgrade(ctx, w.A, "6.2.0")
 		wait()
 		suspend(ctx, w.Benchmark(w.A, 2), true)
 		eventually(func() int32 { return w.Verification(ctx, w.A).Status.Discarded }).Should(BeEquivalentTo(1))
 		goOn()
-		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.A, IsVerified)
 		Expect(w.Accepted(ctx, w.A)).To(Equal("-3 since -1"))
 	})
 
@@ -170,15 +170,15 @@ var _ = Describe("A gate with one fault", func() {
 		w := NewGateWorld(ctx)
 		m := w.Start()
 		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
-		w.Expect(ctx, w.A, isVerified)
-		Expect(scrape(m.Metrics)).To(ContainElement("tailgate_hold_seconds_count 0"))
+		w.Expect(ctx, w.A, IsVerified)
+		Expect(Scrape(m.Metrics)).To(ContainElement("tailgate_hold_seconds_count 0"))
 		w.ChangeNodeStatus(ctx, w.A, func(n *corev1.Node) {
 			n.Status.NodeInfo.BootID = "boot-2"
 			for i := range n.Status.Conditions {
 				n.Status.Conditions[i].LastHeartbeatTime = metav1.NewTime(w.Clock.Now().Add(-100 * time.Second))
 			}
 		})
-		eventually(func() []string { return scrape(m.Metrics) }).Should(ContainElements(
+		eventually(func() []string { return Scrape(m.Metrics) }).Should(ContainElements(
 			"tailgate_hold_seconds_count 1", `tailgate_hold_seconds_bucket{le="60"} 0`))
 	})
 })

@@ -21,16 +21,16 @@ var _ = Describe("A gate", func() {
 		w := NewGateWorld(ctx)
 		w.Start()
 		g := w.Gate(ctx, MakeGate(w.Namespace))
-		w.Expect(ctx, w.A, isVerified)
-		w.Expect(ctx, w.B, isVerified)
+		w.Expect(ctx, w.A, IsVerified)
+		w.Expect(ctx, w.B, IsVerified)
 		uid := w.Verification(ctx, w.A).UID
 		w.SlowNode(w.A)
 		Expect(k8s.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.A}})).To(Succeed())
 		eventually(func() v1alpha1.VerificationState { return w.Verification(ctx, w.A).Status.State }).Should(Equal(v1alpha1.VerificationUnverified))
-		eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(Equal("True AllVerified: all 1 nodes are verified"))
+		eventually(func() string { return GateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(Equal("True AllVerified: all 1 nodes are verified"))
 		eventually(func() types.UID { return w.Verification(ctx, w.A).UID }).WithTimeout(61 * time.Minute).Should(BeEmpty())
 		w.AddGateNode(ctx, w.A)
-		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+		w.Expect(ctx, w.A, "Failed Fail"+HeldBack)
 		Expect(w.Verification(ctx, w.A).UID).NotTo(Equal(uid))
 		Expect(w.Accepted(ctx, w.A)).To(Equal("none since none"))
 	})
@@ -41,14 +41,14 @@ var _ = Describe("A gate", func() {
 			w.ChangeNodeStatus(ctx, w.A, func(n *corev1.Node) { n.Status.NodeInfo.SystemUUID = "uuid-1" })
 			manager := w.Start()
 			w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
-			w.Expect(ctx, w.A, isVerified)
+			w.Expect(ctx, w.A, IsVerified)
 			manager.Stop()
 			Expect(k8s.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.A}})).To(Succeed())
 			w.AddGateNode(ctx, w.A)
 			w.ChangeNodeStatus(ctx, w.A, func(n *corev1.Node) { n.Status.NodeInfo.SystemUUID = machine })
 			w.Start()
 			eventually(func() string { return w.Accepted(ctx, w.A) }).Should(Equal(accepted))
-			w.Expect(ctx, w.A, isVerified)
+			w.Expect(ctx, w.A, IsVerified)
 			eventually(func() []string { return w.Benchmarks(ctx, w.A) }).Should(ConsistOf(benchmarks))
 		},
 		Entry("of another machine, without the results of the other", "uuid-2", "-2 since -2", "-2"),
@@ -60,8 +60,8 @@ var _ = Describe("A gate", func() {
 		w.Start()
 		w.SlowNode(w.A)
 		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Enforcement.HoldPod = &v1alpha1.GateHoldPod{} }))
-		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
-		w.Expect(ctx, w.B, isVerified)
+		w.Expect(ctx, w.A, "Failed Fail"+HeldBack)
+		w.Expect(ctx, w.B, IsVerified)
 		Expect(k8s.Delete(ctx, g)).To(Succeed())
 		w.Expect(ctx, w.A, "Unverified GateDeleted: - - -") // It joined, and a gate of this name within spec.releaseAfter must know that.
 		for _, name := range []string{w.B, w.Namespace + "-c"} {
@@ -75,8 +75,8 @@ var _ = Describe("A gate", func() {
 		w := NewGateWorld(ctx)
 		w.Start()
 		g := w.Gate(ctx, MakeGate(w.Namespace))
-		w.Expect(ctx, w.A, isVerified)
-		w.Expect(ctx, w.B, isVerified)
+		w.Expect(ctx, w.A, IsVerified)
+		w.Expect(ctx, w.B, IsVerified)
 		uid := w.Verification(ctx, w.A).UID
 		label := func(value string) {
 			w.ChangeNode(ctx, w.A, func(n *corev1.Node) {
@@ -95,20 +95,20 @@ var _ = Describe("A gate", func() {
 		letIn := w.LetIn(ctx, w.A)
 		label("")
 		eventually(retained).Should(Equal(v1alpha1.ReasonNotSelected))
-		Expect(w.Says(ctx, w.A)).To(Equal(isVerified))
+		Expect(w.Says(ctx, w.A)).To(Equal(IsVerified))
 		By("an upgrade meanwhile, to a kernel that is slow")
 		w.SlowNode(w.A)
 		w.Upgrade(ctx, w.A, "6.2.0")
-		w.Expect(ctx, w.A, "Unverified IdentityChanged"+heldBack)
-		eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("Unknown NotAllVerified: 1 of 2"))
+		w.Expect(ctx, w.A, "Unverified IdentityChanged"+HeldBack)
+		eventually(func() string { return GateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("Unknown NotAllVerified: 1 of 2"))
 		for range 5 {
 			w.Pass(11 * time.Minute)
-			Expect(w.Says(ctx, w.A)).To(Equal("Unverified IdentityChanged" + heldBack))
+			Expect(w.Says(ctx, w.A)).To(Equal("Unverified IdentityChanged" + HeldBack))
 		}
 		Expect(w.Verification(ctx, w.A).UID).To(Equal(uid))
 		By("the label, which comes back: the comparison has its baseline")
 		label(w.Namespace)
-		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+		w.Expect(ctx, w.A, "Failed Fail"+HeldBack)
 		Expect(retained()).To(BeEmpty())
 		second := Get(ctx, w.Benchmark(w.A, 2))
 		Expect(second.Spec.Criteria.Rules).To(HaveLen(2))
@@ -122,7 +122,7 @@ var _ = Describe("A gate", func() {
 		label("")
 		eventually(retained).Should(Equal(v1alpha1.ReasonNotSelected))
 		w.Pass(50 * time.Minute)
-		Expect(w.Says(ctx, w.A)).To(Equal("Failed Fail" + heldBack))
+		Expect(w.Says(ctx, w.A)).To(Equal("Failed Fail" + HeldBack))
 		Expect(letIn()).To(BeEmpty())
 		By("the end of the retention, which begins when the manager sees the last of the changes")
 		eventually(func() string { return w.Says(ctx, w.A) }).WithTimeout(12 * time.Minute).Should(Equal(": - - -"))
@@ -133,12 +133,12 @@ var _ = Describe("A gate", func() {
 		w.Start()
 		w.SlowNode(w.A)
 		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.NodeSelector.MatchLabels[GateLabel] = w.Namespace }))
-		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+		w.Expect(ctx, w.A, "Failed Fail"+HeldBack)
 		letIn := w.LetIn(ctx, w.A)
 		old := w.Verification(ctx, w.A)
 		Expect(k8s.Delete(ctx, old)).To(Succeed())
 		eventually(func() types.UID { return w.Verification(ctx, w.A).UID }).ShouldNot(BeElementOf(types.UID(""), old.UID))
-		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+		w.Expect(ctx, w.A, "Failed Fail"+HeldBack)
 		Expect(letIn()).To(BeEmpty())
 		Expect(w.Accepted(ctx, w.A)).To(Equal("none since none"), "it had no accepted result, and began again")
 		w.ChangeNode(ctx, w.A, func(n *corev1.Node) { delete(n.Labels, GateLabel) })
@@ -155,13 +155,13 @@ var _ = Describe("A gate", func() {
 				w.SlowNode(w.A)
 			}
 			older := w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
-			w.Expect(ctx, w.A, map[bool]string{true: "Failed Fail" + heldBack, false: isVerified}[slow])
+			w.Expect(ctx, w.A, map[bool]string{true: "Failed Fail" + HeldBack, false: IsVerified}[slow])
 			// Creation times have a resolution of a second.
 			w.Pass(time.Second)
 			younger := MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Suspend = true })
 			younger.Name = w.Namespace + "-younger"
 			g := w.Gate(ctx, younger)
-			eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix("False NodesTaken"))
+			eventually(func() string { return GateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix("False NodesTaken"))
 			letIn := w.LetIn(ctx, w.A)
 			replace(ctx, w, older)
 			heir := &v1alpha1.LatencyVerification{}
@@ -169,11 +169,11 @@ var _ = Describe("A gate", func() {
 				err := k8s.Get(ctx, types.NamespacedName{Name: v1alpha1.VerificationName(younger.Name, w.A)}, heir)
 				return heir.Status.State, err
 			}).Should(Equal(v1alpha1.VerificationUnverified))
-			eventually(func() string { return w.Says(ctx, w.A) }).Should(HaveSuffix(heldBack))
+			eventually(func() string { return w.Says(ctx, w.A) }).Should(HaveSuffix(HeldBack))
 			// This is longer than the older gate retains the node.
 			for range 8 {
 				w.Pass(10 * time.Minute)
-				Expect(w.Says(ctx, w.A)).To(HaveSuffix(heldBack))
+				Expect(w.Says(ctx, w.A)).To(HaveSuffix(HeldBack))
 			}
 			Expect(letIn()).To(BeEmpty())
 		},
@@ -209,13 +209,13 @@ var _ = Describe("A gate", func() {
 				NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{GateLabel: w.Namespace}}}}
 			s.Suspend = true
 		}))
-		eventually(func() string { return gateSays(ctx, older, v1alpha1.ConditionOperational) }).Should(HavePrefix("False Suspended"))
+		eventually(func() string { return GateSays(ctx, older, v1alpha1.ConditionOperational) }).Should(HavePrefix("False Suspended"))
 		// Creation times have a resolution of a second.
 		w.Pass(time.Second)
 		younger := MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Suspend = true })
 		younger.Name = w.Namespace + "-younger"
 		g := w.Gate(ctx, younger)
-		eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix(
+		eventually(func() string { return GateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix(
 			fmt.Sprintf("False NodesTaken: LatencyGate %s has %s;", older.Name, w.A)))
 		nodes := func(name string) []string {
 			list := &v1alpha1.LatencyVerificationList{}
@@ -230,7 +230,7 @@ var _ = Describe("A gate", func() {
 		Expect(nodes(older.Name)).To(ConsistOf(w.A))
 		Expect(k8s.Delete(ctx, older)).To(Succeed())
 		eventually(nodes).WithArguments(g.Name).Should(ConsistOf(w.A, w.B, c))
-		eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix("False Suspended"))
-		eventually(func() string { return w.Says(ctx, w.A) }).Should(HaveSuffix(heldBack), "what is on the node is the younger's now")
+		eventually(func() string { return GateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix("False Suspended"))
+		eventually(func() string { return w.Says(ctx, w.A) }).Should(HaveSuffix(HeldBack), "what is on the node is the younger's now")
 	})
 })

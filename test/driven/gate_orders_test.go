@@ -31,7 +31,7 @@ var _ = Describe("A gate, whatever the order of events,", func() {
 		w.Start()
 		g, nodes = w.Gate(ctx, MakeGate(w.Namespace).With(with)), []string{w.A, w.B, w.Namespace + "-c"}
 		for _, node := range nodes {
-			w.Expect(ctx, node, isVerified)
+			w.Expect(ctx, node, IsVerified)
 		}
 		return w, g, nodes
 	}
@@ -78,7 +78,7 @@ var _ = Describe("A gate, whatever the order of events,", func() {
 		due(ctx, w, w.A)
 		eventually(func() string { return w.Says(ctx, w.A) }).Should(HavePrefix("Unverified ScheduleDue"))
 		w.ChangeNode(ctx, w.A, func(n *corev1.Node) { delete(n.Labels, GateLabel) })
-		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.A, IsVerified)
 	})
 
 	It("does not forget in mode Observe that a node joined and failed", func(ctx SpecContext) {
@@ -86,19 +86,19 @@ var _ = Describe("A gate, whatever the order of events,", func() {
 		joined := w.Namespace + "-joined"
 		w.SlowNode(joined)
 		w.AddGateNode(ctx, joined)
-		w.Expect(ctx, joined, "Failed Fail"+heldBack)
+		w.Expect(ctx, joined, "Failed Fail"+HeldBack)
 		edit(ctx, w, func(s *v1alpha1.LatencyGateSpec) { s.Enforcement.Mode = v1alpha1.EnforcementNone })
 		Expect(k8s.Delete(ctx, w.Verification(ctx, joined))).To(Succeed())
 		w.Pass(time.Minute)
 		edit(ctx, w, changes)
-		w.Expect(ctx, joined, "Failed Fail"+heldBack)
+		w.Expect(ctx, joined, "Failed Fail"+HeldBack)
 	})
 
 	It("knows after a jump of the clock that a node changed before its gate was deleted", func(ctx SpecContext) {
 		w, g, _ := verified(ctx, changes)
 		w.SlowNode(w.A)
 		w.Upgrade(ctx, w.A, "6.2.0")
-		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+		w.Expect(ctx, w.A, "Failed Fail"+HeldBack)
 		deleteGate(ctx, g)
 		w.Jump(year)
 		w.ChangeNode(ctx, w.A, func(n *corev1.Node) { n.Labels["changed"] = "so that the manager looks" })
@@ -106,7 +106,7 @@ var _ = Describe("A gate, whatever the order of events,", func() {
 		w.Jump(-year)
 		w.Pass(time.Minute)
 		w.Gate(ctx, MakeGate(w.Namespace).With(changes))
-		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+		w.Expect(ctx, w.A, "Failed Fail"+HeldBack)
 	})
 
 	It("notices a change that happened just before its gate was deleted", func(ctx SpecContext) {
@@ -122,7 +122,7 @@ var _ = Describe("A gate, whatever the order of events,", func() {
 		w.Start()
 		deleteGate(ctx, g)
 		w.Gate(ctx, MakeGate(w.Namespace).With(changes))
-		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+		w.Expect(ctx, w.A, "Failed Fail"+HeldBack)
 	})
 
 	devices := func(ctx SpecContext, w *World, state string, counts ...string) {
@@ -156,7 +156,7 @@ var _ = Describe("A gate, whatever the order of events,", func() {
 		meanwhile(ctx, w)
 		devices(ctx, w, "Idle", "0", "8")
 		w.Pass(5 * time.Minute)
-		Expect(w.Says(ctx, w.A)).To(Equal("Inconclusive Inconclusive" + heldBack))
+		Expect(w.Says(ctx, w.A)).To(Equal("Inconclusive Inconclusive" + HeldBack))
 		later(ctx, w)
 	},
 		Entry("and accepts no result from before", func(SpecContext, *World) {}, func(ctx SpecContext, w *World) {
@@ -193,12 +193,12 @@ var _ = Describe("A gate, whatever the order of events,", func() {
 		w.Jump(year)
 		end := refusePods(w)
 		due(ctx, w, nodes...)
-		eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).WithTimeout(30 * time.Minute).Should(HavePrefix("False SchedulePaused"))
+		eventually(func() string { return GateSays(ctx, g, v1alpha1.ConditionOperational) }).WithTimeout(30 * time.Minute).Should(HavePrefix("False SchedulePaused"))
 		w.Jump(-year)
 		end()
 		due(ctx, w, nodes...)
 		w.Pass(25 * time.Hour)
-		Expect(w.Accepted(ctx, w.A)).NotTo(HavePrefix("-1 "), gateSays(ctx, g, v1alpha1.ConditionOperational))
+		Expect(w.Accepted(ctx, w.A)).NotTo(HavePrefix("-1 "), GateSays(ctx, g, v1alpha1.ConditionOperational))
 	})
 
 	It("holds no verified node for longer than its turn", func(ctx SpecContext) {
@@ -220,11 +220,11 @@ var _ = Describe("A gate, whatever the order of events,", func() {
 		By("a user deletes the benchmark of a turn")
 		measuring(ctx, w, w.A)
 		Expect(k8s.Delete(ctx, w.Benchmark(w.A, 2))).To(Succeed())
-		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.A, IsVerified)
 		By("the next node is cordoned in its turn")
 		measuring(ctx, w, w.B)
 		w.ChangeNode(ctx, w.B, func(n *corev1.Node) { n.Spec.Unschedulable = true })
-		eventually(func() string { return w.Says(ctx, w.B) }).WithTimeout(6 * time.Minute).Should(Equal(isVerified))
+		eventually(func() string { return w.Says(ctx, w.B) }).WithTimeout(6 * time.Minute).Should(Equal(IsVerified))
 		w.ChangeNode(ctx, w.B, func(n *corev1.Node) { n.Spec.Unschedulable = false })
 		By("the gate is suspended, and goes on in another mode")
 		edit(ctx, w, func(s *v1alpha1.LatencyGateSpec) { s.Suspend = true })
@@ -233,13 +233,13 @@ var _ = Describe("A gate, whatever the order of events,", func() {
 		w.Pass(time.Hour)
 		Expect(since).To(BeEmpty())
 		Expect(longest).To(And(BeNumerically(">", time.Second), BeNumerically("<", 6*time.Minute)))
-		Expect(gateSays(ctx, g, v1alpha1.ConditionOperational)).To(ContainSubstring("its turn ended without a result"))
+		Expect(GateSays(ctx, g, v1alpha1.ConditionOperational)).To(ContainSubstring("its turn ended without a result"))
 		By("the end of the outage")
 		end()
 		for _, node := range nodes {
 			w.AskVerify(ctx, node)
 			eventually(func() string { return w.Accepted(ctx, node) }).WithTimeout(15 * time.Minute).ShouldNot(HavePrefix("-1 "))
-			w.Expect(ctx, node, isVerified)
+			w.Expect(ctx, node, IsVerified)
 		}
 	})
 
@@ -256,12 +256,12 @@ var _ = Describe("A gate, whatever the order of events,", func() {
 		w.ChangeNodeStatus(ctx, w.A, func(n *corev1.Node) { n.Status.NodeInfo.SystemUUID = "4c4c4544-0042-3510-8051-b3c04f4d3033" })
 		w.SlowNode(w.A)
 		w.Upgrade(ctx, w.A, "6.2.0")
-		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+		w.Expect(ctx, w.A, "Failed Fail"+HeldBack)
 		By("the gate is deleted, the machine registers again with its UUID as SMBIOS has it, and the gate is created again")
 		deleteGate(ctx, g)
 		registers(w.A, "44454C4C-4200-1035-8051-B3C04F4D3033")
 		w.Gate(ctx, MakeGate(w.Namespace).With(changes))
-		eventually(func() string { return w.Says(ctx, w.A) }).Should(HaveSuffix(heldBack))
+		eventually(func() string { return w.Says(ctx, w.A) }).Should(HaveSuffix(HeldBack))
 		letIn := w.LetIn(ctx, w.A)
 		By("its peer is drained, changes and goes while it is measured")
 		measuring(ctx, w, w.A)
@@ -270,7 +270,7 @@ var _ = Describe("A gate, whatever the order of events,", func() {
 		w.Upgrade(ctx, peer, "6.2.0")
 		w.Pass(10 * time.Second)
 		registers(peer, "not settable")
-		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+		w.Expect(ctx, w.A, "Failed Fail"+HeldBack)
 		By("another mode, a requested deletion, and a clock that jumps")
 		edit(ctx, w, func(s *v1alpha1.LatencyGateSpec) { s.Enforcement.Mode = v1alpha1.EnforcementAll })
 		Expect(k8s.Delete(ctx, w.Verification(ctx, w.A))).To(Succeed())
@@ -278,10 +278,10 @@ var _ = Describe("A gate, whatever the order of events,", func() {
 			w.Jump(jump)
 			w.AskVerify(ctx, w.A)
 			w.Pass(3 * time.Minute)
-			Expect(w.Says(ctx, w.A)).To(HaveSuffix(heldBack))
+			Expect(w.Says(ctx, w.A)).To(HaveSuffix(HeldBack))
 		}
 		edit(ctx, w, changes)
-		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+		w.Expect(ctx, w.A, "Failed Fail"+HeldBack)
 		Expect(w.Accepted(ctx, w.A)).To(Equal("-1 since -1"))
 		Expect(letIn()).To(BeEmpty())
 		Expect(Get(ctx, g).Status.NotVerified).To(ContainElement(And(

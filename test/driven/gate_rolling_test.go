@@ -42,7 +42,7 @@ var _ = Describe("A rolling upgrade", func() {
 		line := func(format string, args ...any) {
 			AddReportEntry(fmt.Sprintf("%5.1fs  %s", time.Since(began).Seconds(), fmt.Sprintf(format, args...)))
 		}
-		passed := func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }
+		passed := func() string { return GateSays(ctx, g, v1alpha1.ConditionPassed) }
 		eventually(passed).WithTimeout(10 * time.Minute).Should(HavePrefix("True AllVerified"))
 		line("%s", passed())
 
@@ -54,13 +54,13 @@ var _ = Describe("A rolling upgrade", func() {
 			line("upgraded %s", node)
 			upgraded++
 			// The tool waits for the node, and stops when the gate has failed.
-			eventually(func() string { return w.Says(ctx, node) }).Should(HaveSuffix(heldBack))
+			eventually(func() string { return w.Says(ctx, node) }).Should(HaveSuffix(HeldBack))
 			eventually(func() string {
 				if strings.HasPrefix(passed(), "False") {
 					return "stop"
 				}
 				return w.Says(ctx, node)
-			}).Should(Or(Equal("stop"), Equal(isVerified)))
+			}).Should(Or(Equal("stop"), Equal(IsVerified)))
 			line("%s: %s", node, w.Says(ctx, node))
 			if strings.HasPrefix(passed(), "False") {
 				line("stopped: %s", passed())
@@ -72,12 +72,12 @@ var _ = Describe("A rolling upgrade", func() {
 		for i, node := range nodes {
 			switch {
 			case node == bad:
-				w.Expect(ctx, node, "Failed Fail"+heldBack)
+				w.Expect(ctx, node, "Failed Fail"+HeldBack)
 			case i < upgraded:
-				Expect(w.Says(ctx, node)).To(Equal(isVerified))
+				Expect(w.Says(ctx, node)).To(Equal(IsVerified))
 				Expect(w.Accepted(ctx, node)).To(Equal("-2 since -1"))
 			default:
-				Expect(w.Says(ctx, node)).To(Equal(isVerified))
+				Expect(w.Says(ctx, node)).To(Equal(IsVerified))
 				Expect(w.Accepted(ctx, node)).To(Equal("-1 since -1"), "it was left alone")
 			}
 		}

@@ -57,7 +57,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 			Expect(strings.Contains(says, ": True") && !strings.HasPrefix(says, "Verified")).To(BeFalse(), says)
 			Expect(strings.HasPrefix(says, "Verified")).To(Equal(len(w.History(ctx, w.A)) == 1), "nothing is verified that was not measured")
 			w.Start()
-			w.Expect(ctx, w.A, isVerified)
+			w.Expect(ctx, w.A, IsVerified)
 			Expect(w.History(ctx, w.A)).To(HaveLen(1))
 			eventually(func() []string { return w.Benchmarks(ctx, w.A) }).Should(HaveLen(1), "the benchmark of which no status knew is deleted")
 		},
@@ -80,7 +80,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 			armed := false
 			first := w.Start(dies(func(write Write) bool { return armed && at(write) }))
 			w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
-			w.Expect(ctx, w.A, isVerified)
+			w.Expect(ctx, w.A, IsVerified)
 			w.SlowNode(w.A)
 			letIn := w.LetIn(ctx, w.A)
 			armed = true
@@ -88,7 +88,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 			eventually(first.Dead).Should(BeTrue())
 			first.Stop()
 			w.Start()
-			w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+			w.Expect(ctx, w.A, "Failed Fail"+HeldBack)
 			Expect(letIn()).To(BeEmpty())
 			Expect(w.Accepted(ctx, w.A)).To(Equal("-1 since -1"))
 		},
@@ -121,7 +121,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		w := NewGateWorld(ctx)
 		w.Start()
 		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
-		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.A, IsVerified)
 		w.SlowNode(w.A)
 		goOn := upgradeAndMeasure(ctx, w)
 		By("a deletion")
@@ -134,7 +134,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		eventually(func() error {
 			return k8s.Get(ctx, client.ObjectKeyFromObject(w.Benchmark(w.A, 3)), &v1alpha1.LatencyBenchmark{})
 		}).Should(Succeed())
-		setCriteria(ctx, w.Benchmark(w.A, 3), func(s *v1alpha1.LatencyBenchmarkSpec) {
+		SetCriteria(ctx, w.Benchmark(w.A, 3), func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{Under("1s")}}
 		})
 		By("a deletion again")
@@ -144,7 +144,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		measuring(ctx, w, w.A)
 		Expect(w.Verification(ctx, w.A).Status.Discarded).To(BeEquivalentTo(2))
 		Expect(k8s.Delete(ctx, w.Benchmark(w.A, 4))).To(Succeed())
-		w.Expect(ctx, w.A, "Inconclusive BenchmarkDeleted"+heldBack)
+		w.Expect(ctx, w.A, "Inconclusive BenchmarkDeleted"+HeldBack)
 		Expect(w.History(ctx, w.A)).To(Equal([]string{"-1 Pass Passed"}))
 		eventually(func() []string { return w.Benchmarks(ctx, w.A) }).Should(ConsistOf("-1"))
 	})
@@ -156,7 +156,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		w.Create(ctx, forged)
 		w.Start()
 		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Template.Spec.Criteria.Rules = []v1alpha1.Rule{Under("8us")} }))
-		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+		w.Expect(ctx, w.A, "Failed Fail"+HeldBack)
 		Expect(w.History(ctx, w.A)).To(Equal([]string{"-2 Fail Fail"}))
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(forged.Obj()), &v1alpha1.LatencyBenchmark{})).To(Succeed(), "it is not the gate's to delete")
 	})
@@ -165,21 +165,21 @@ var _ = Describe("A gate, sabotaged,", func() {
 		w := NewGateWorld(ctx)
 		w.Start()
 		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
-		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.A, IsVerified)
 		accepted := Get(ctx, w.Benchmark(w.A, 1))
-		stored := configMaps(ctx, accepted)
+		stored := ConfigMaps(ctx, accepted)
 		Expect(k8s.Delete(ctx, &stored[0])).To(Succeed())
 		Expect(k8s.Create(ctx, remade(stored[0], flipBit))).To(Succeed())
 		eventually(func() string { return w.Verification(ctx, w.A).Status.BaselineTrouble }).Should(ContainSubstring("stored results of LatencyBenchmark " + accepted.Name))
-		Expect(w.Says(ctx, w.A)).To(Equal(isVerified), "for what it was verified for")
+		Expect(w.Says(ctx, w.A)).To(Equal(IsVerified), "for what it was verified for")
 		w.Upgrade(ctx, w.A, "6.2.0")
-		w.Expect(ctx, w.A, "Inconclusive BaselineResultsMissing"+heldBack)
+		w.Expect(ctx, w.A, "Inconclusive BaselineResultsMissing"+HeldBack)
 
 		By("a benchmark that is deleted")
 		Expect(k8s.Delete(ctx, accepted)).To(Succeed())
 		eventually(func() string { return w.Verification(ctx, w.A).Status.BaselineTrouble }).Should(ContainSubstring("was deleted"))
 		w.AskVerify(ctx, w.A)
-		w.Expect(ctx, w.A, "Inconclusive BaselineMissing"+heldBack)
+		w.Expect(ctx, w.A, "Inconclusive BaselineMissing"+HeldBack)
 		By("an acceptance by hand")
 		w.AskAccept(ctx, w.A, w.Benchmark(w.A, 3).Name)
 		w.Expect(ctx, w.A, "Verified AcceptedByHand: True true -")
@@ -191,18 +191,18 @@ var _ = Describe("A gate, sabotaged,", func() {
 			w := NewGateWorld(ctx)
 			w.Start()
 			w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
-			w.Expect(ctx, w.A, isVerified)
-			fast := configMaps(ctx, w.Benchmark(w.A, 1))[0]
+			w.Expect(ctx, w.A, IsVerified)
+			fast := ConfigMaps(ctx, w.Benchmark(w.A, 1))[0]
 			w.SlowNode(w.A)
 			letIn := w.LetIn(ctx, w.A)
 			wait, goOn := w.Pause(w.Benchmark(w.A, 2).Name + "-r3")
 			w.Upgrade(ctx, w.A, "6.2.0")
 			wait()
-			stored := configMaps(ctx, w.Benchmark(w.A, 2))
+			stored := ConfigMaps(ctx, w.Benchmark(w.A, 2))
 			Expect(stored).To(HaveLen(2))
 			sabotage(ctx, stored[0], fast)
 			goOn()
-			w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+			w.Expect(ctx, w.A, "Failed Fail"+HeldBack)
 			Expect(letIn()).To(BeEmpty())
 			Expect(w.Accepted(ctx, w.A)).To(Equal("-1 since -1"))
 		},
@@ -226,7 +226,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		w := NewGateWorld(ctx)
 		w.Start()
 		g := w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
-		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.A, IsVerified)
 		w.SlowNode(w.A)
 		again := Get(ctx, w.Benchmark(w.A, 1))
 		Expect(k8s.Delete(ctx, again)).To(Succeed())
@@ -238,7 +238,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 			return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(again), &v1alpha1.LatencyBenchmark{}))
 		}).Should(BeTrue(), "the gate deletes what belongs to it and is not needed")
 		w.Settle()
-		Expect(podsLeft(ctx, again)).To(BeEmpty())
+		Expect(PodsLeft(ctx, again)).To(BeEmpty())
 		again.OwnerReferences = nil
 		Expect(k8s.Create(ctx, again)).To(Succeed())
 		ExpectPassed(ctx, again, "^True Pass")
@@ -250,7 +250,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		eventually(trouble).Should(ContainSubstring("deleted and created again"))
 		letIn := w.LetIn(ctx, w.A)
 		w.Upgrade(ctx, w.A, "6.2.0")
-		w.Expect(ctx, w.A, "Inconclusive BaselineMissing"+heldBack)
+		w.Expect(ctx, w.A, "Inconclusive BaselineMissing"+HeldBack)
 		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring(again.Name + ", does not exist: another one has its name"))
 		Expect(letIn()).To(BeEmpty())
 	})
@@ -262,7 +262,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) {
 			s.Template.Spec.Criteria.Rules = []v1alpha1.Rule{{Metric: v1alpha1.MetricP999, Max: v1alpha1.Limit{Text: "1s"}}}
 		}))
-		w.Expect(ctx, w.A, "Inconclusive Inconclusive"+heldBack)
+		w.Expect(ctx, w.A, "Inconclusive Inconclusive"+HeldBack)
 		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring("samples"))
 		Expect(letIn()).To(BeEmpty())
 	})
@@ -273,16 +273,16 @@ var _ = Describe("A gate, sabotaged,", func() {
 		w.Start()
 		letIn := []func() []string{w.LetIn(ctx, w.A), w.LetIn(ctx, w.B)}
 		g := w.Gate(ctx, MakeGate(w.Namespace))
-		eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("False NodesFailed: 1 of 2 nodes failed"))
+		eventually(func() string { return GateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("False NodesFailed: 1 of 2 nodes failed"))
 		// The node that was measured first has failed, so the other has no peer.
 		failed, waits := w.A, w.B
 		if w.Verification(ctx, w.B).Status.State == v1alpha1.VerificationFailed {
 			failed, waits = waits, failed
 		}
-		w.Expect(ctx, failed, "Failed Fail"+heldBack)
-		w.Expect(ctx, waits, "Unverified NewNode"+heldBack)
-		w.Stays(ctx, failed, "Failed Fail"+heldBack)
-		w.Stays(ctx, waits, "Unverified NewNode"+heldBack)
+		w.Expect(ctx, failed, "Failed Fail"+HeldBack)
+		w.Expect(ctx, waits, "Unverified NewNode"+HeldBack)
+		w.Stays(ctx, failed, "Failed Fail"+HeldBack)
+		w.Stays(ctx, waits, "Unverified NewNode"+HeldBack)
 		for i := range letIn {
 			Expect(letIn[i]()).To(BeEmpty())
 		}
@@ -292,7 +292,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		w := NewGateWorld(ctx)
 		w.Start()
 		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
-		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.A, IsVerified)
 		wait, goOn := w.Pause(w.Benchmark(w.A, 2).Name + "-r5")
 		w.Upgrade(ctx, w.A, "6.2.0")
 		wait()
@@ -304,7 +304,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		goOn()
 		old := w.Benchmark(w.A, 2)
 		Expect(client.IgnoreNotFound(k8s.Delete(ctx, old))).To(Succeed())
-		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+		w.Expect(ctx, w.A, "Failed Fail"+HeldBack)
 		Expect(letIn()).To(BeEmpty())
 		Expect(w.Accepted(ctx, w.A)).To(Equal("-1 since -1"))
 	})
@@ -314,7 +314,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 			w := NewGateWorld(ctx)
 			w.Start()
 			w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Schedule = "@daily" }))
-			w.Expect(ctx, w.A, isVerified)
+			w.Expect(ctx, w.A, IsVerified)
 			w.SlowNode(w.A)
 			letIn := w.LetIn(ctx, w.A)
 			wait, goOn := w.Pause(w.Benchmark(w.A, 2).Name + "-r3")
@@ -330,12 +330,12 @@ var _ = Describe("A gate, sabotaged,", func() {
 				}).Should(BeTrue())
 			}
 			goOn()
-			w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+			w.Expect(ctx, w.A, "Failed Fail"+HeldBack)
 			By("the clock set right")
 			w.Jump(-jump)
 			w.AskVerify(ctx, w.A)
 			eventually(func() []string { return w.History(ctx, w.A) }).Should(HaveLen(3))
-			w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+			w.Expect(ctx, w.A, "Failed Fail"+HeldBack)
 			Expect(letIn()).To(BeEmpty())
 		},
 		Entry("a year forwards", 365*24*time.Hour),
@@ -350,10 +350,10 @@ var _ = Describe("A gate, sabotaged,", func() {
 		}
 		w.Kubelet.Agents(firmware("full-feature"))
 		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Template.Spec.Criteria.IgnoreDifferences = []string{"kernel.*"} }))
-		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.A, IsVerified)
 		w.Kubelet.Agents(firmware("ultra-low-latency"))
 		w.Upgrade(ctx, w.A, "6.2.0")
-		w.Expect(ctx, w.A, "Inconclusive Inconclusive"+heldBack)
+		w.Expect(ctx, w.A, "Inconclusive Inconclusive"+HeldBack)
 		Expect(w.Verification(ctx, w.A).Status.Verified().Message).To(ContainSubstring(`nic.firmware-variant "full-feature", then "ultra-low-latency"`))
 	})
 
@@ -361,12 +361,12 @@ var _ = Describe("A gate, sabotaged,", func() {
 		w := NewGateWorld(ctx)
 		w.Start()
 		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
-		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.A, IsVerified)
 		goOn := upgradeAndMeasure(ctx, w)
 		w.Upgrade(ctx, w.A, "6.3.0")
 		goOn()
 		eventually(func() string { return w.Accepted(ctx, w.A) }).Should(Equal("-3 since -1"))
-		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.A, IsVerified)
 		Expect(w.Verification(ctx, w.A).Status.Accepted.Identity).To(HaveKeyWithValue("Kernel", "6.3.0"))
 		eventually(func() []string { return w.Benchmarks(ctx, w.A) }).Should(ConsistOf("-1", "-3"))
 	})
@@ -376,7 +376,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 			w := NewGateWorld(ctx)
 			w.Start()
 			w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
-			w.Expect(ctx, w.A, isVerified)
+			w.Expect(ctx, w.A, IsVerified)
 			goOn := upgradeAndMeasure(ctx, w)
 			w.Outage = true
 			goOn()
@@ -384,11 +384,11 @@ var _ = Describe("A gate, sabotaged,", func() {
 			w.Upgrade(ctx, w.A, "6.3.0")
 			w.Pass(outage)
 			Expect(letIn()).To(BeEmpty())
-			Expect(w.Says(ctx, w.A)).To(HaveSuffix(heldBack))
+			Expect(w.Says(ctx, w.A)).To(HaveSuffix(HeldBack))
 			w.Outage = false
 			began := w.Clock.Now()
 			eventually(func() string { return w.Accepted(ctx, w.A) }).WithTimeout(3*time.Minute + 2*outage).Should(Equal("-3 since -1"))
-			w.Expect(ctx, w.A, isVerified)
+			w.Expect(ctx, w.A, IsVerified)
 			AddReportEntry(fmt.Sprintf("verified %s after an outage of %s", w.Clock.Now().Sub(began).Round(time.Second), outage))
 			Expect(w.Verification(ctx, w.A).Status.Accepted.Identity).To(HaveKeyWithValue("Kernel", "6.3.0"))
 		},
@@ -420,7 +420,7 @@ var _ = Describe("A gate, sabotaged,", func() {
 		}
 		eventually(lines).Should(ConsistOf(HavePrefix("no other node with which it can be measured is usable now; "+w.B+": the node is not ready"), HavePrefix("the node is not ready")))
 		ready(corev1.ConditionTrue)
-		w.Expect(ctx, w.A, isVerified)
-		w.Expect(ctx, w.B, isVerified)
+		w.Expect(ctx, w.A, IsVerified)
+		w.Expect(ctx, w.B, IsVerified)
 	})
 })

@@ -36,10 +36,10 @@ var _ = Describe("A gate", func() {
 				return k8s.Status().Update(ctx, v)
 			}).Should(Succeed())
 		}
-		w.Expect(ctx, w.A, isVerified)
-		w.Expect(ctx, w.B, isVerified)
-		w.Stays(ctx, w.A, isVerified)
-		w.Stays(ctx, w.B, isVerified)
+		w.Expect(ctx, w.A, IsVerified)
+		w.Expect(ctx, w.B, IsVerified)
+		w.Stays(ctx, w.A, IsVerified)
+		w.Stays(ctx, w.B, IsVerified)
 		Expect(w.Accepted(ctx, w.A) + w.Accepted(ctx, w.B)).To(Equal("-1 since -1-1 since -1"))
 		By("yesterday's results, and a schedule that is older than they are")
 		eventually(func() error {
@@ -65,12 +65,12 @@ var _ = Describe("A gate", func() {
 		}).Should(Equal(1))
 		for _, node := range []string{w.A, w.B} {
 			eventually(func() string { return w.Accepted(ctx, node) }).Should(Equal("-2 since -1"))
-			w.Expect(ctx, node, isVerified)
+			w.Expect(ctx, node, IsVerified)
 		}
 		By("a result of a clock that had jumped")
 		measuredAt(w.A, w.Clock.Now().Add(365*24*time.Hour))
 		eventually(func() string { return w.Accepted(ctx, w.A) }).Should(Equal("-3 since -1"))
-		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.A, IsVerified)
 	})
 
 	It("holds no full node for its schedule, and measures when pods end or only placeholders are in the way", func(ctx SpecContext) {
@@ -80,7 +80,7 @@ var _ = Describe("A gate", func() {
 		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) { s.Schedule = daily }))
 		nodes := []string{w.A, w.B}
 		for _, node := range nodes {
-			w.Expect(ctx, node, isVerified)
+			w.Expect(ctx, node, IsVerified)
 		}
 		// fill takes all CPUs of both nodes.
 		fill := func(name, class string) (free func()) {
@@ -126,10 +126,10 @@ var _ = Describe("A gate", func() {
 		free := fill("app", "")
 		yesterday()
 		eventually(unplaced).Should(BeEquivalentTo(2))
-		eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(And(
+		eventually(func() string { return GateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(And(
 			HavePrefix("False NoRoom: 2 nodes are due by the schedule or by a request, keep their state"), ContainSubstring("/app-")))
 		for _, node := range nodes {
-			w.Stays(ctx, node, isVerified)
+			w.Stays(ctx, node, IsVerified)
 			Expect(w.Benchmarks(ctx, node)).To(ConsistOf("-1"), "nothing was created for it")
 		}
 
@@ -137,7 +137,7 @@ var _ = Describe("A gate", func() {
 		free()
 		for _, node := range nodes {
 			eventually(func() string { return w.Accepted(ctx, node) }).WithTimeout(6 * time.Minute).Should(Equal("-2 since -1"))
-			w.Expect(ctx, node, isVerified)
+			w.Expect(ctx, node, IsVerified)
 		}
 		eventually(unplaced).Should(BeZero())
 

@@ -32,7 +32,7 @@ var _ = Describe("A gate with a fault at each write", func() {
 						w.Start()
 					}
 					return w.Says(ctx, w.A)
-				}).WithTimeout(patience * 10).Should(Equal("Failed Fail" + heldBack))
+				}).WithTimeout(patience * 10).Should(Equal("Failed Fail" + HeldBack))
 				Expect(letIn()).To(BeEmpty())
 				w.Settle()
 				Expect(w.History(ctx, w.A)).To(HaveLen(1))

@@ -7,7 +7,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,13 +19,6 @@ func suspend(ctx context.Context, b client.Object, value bool) {
 	GinkgoHelper()
 	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"suspend":%t}}`, value))
 	Expect(k8s.Patch(ctx, b.DeepCopyObject().(client.Object), patch)).To(Succeed())
-}
-
-// isGone returns a function that reports whether a benchmark does not exist.
-func isGone(ctx context.Context, b client.Object) func() bool {
-	return func() bool {
-		return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(b), b.DeepCopyObject().(client.Object)))
-	}
 }
 
 var _ = Describe("A benchmark that is suspended", func() {
@@ -48,7 +40,7 @@ var _ = Describe("A benchmark that is suspended", func() {
 		w.Kubelet.Gone(ctx, server, peer)
 		ExpectSucceeded(ctx, b, "^Unknown Suspended: suspended \\(spec.suspend\\) with 1 of 2 runs measured and stored")
 		current := Get(ctx, b)
-		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured", "x-r2 a1 Suspended"}))
+		Expect(Attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured", "x-r2 a1 Suspended"}))
 		Expect(current.Status.Stored).To(HaveLen(1))
 		Expect(current.Status.Results).To(HaveLen(1))
 		Expect(current.Status.StartTime).To(BeNil())
@@ -62,16 +54,16 @@ var _ = Describe("A benchmark that is suspended", func() {
 		suspend(ctx, b, false)
 		w.Kubelet.Measure(ctx, "x-r2", 2)
 		ExpectSucceeded(ctx, b, "^True Complete: 2 of 2")
-		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured", "x-r2 a1 Suspended", "x-r2 a2 Measured"}))
+		Expect(Attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured", "x-r2 a1 Suspended", "x-r2 a2 Measured"}))
 		Expect(Get(ctx, b).Status.StartTime).NotTo(BeNil())
-		eventually(toldOf).WithArguments(ctx, b).Should(ContainElement(HavePrefix("Normal Suspended: attempt 1 of x-r2")))
+		eventually(ToldOf).WithArguments(ctx, b).Should(ContainElement(HavePrefix("Normal Suspended: attempt 1 of x-r2")))
 	})
 
 	It("from the beginning asks for nothing, and may be edited until it goes on", func(ctx SpecContext) {
 		w.Start()
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, "nowhere").Suspended())
 		ExpectSucceeded(ctx, b, "^Unknown Suspended: .* 0 of 1 runs")
-		Expect(condition(ctx, b, v1alpha1.ConditionAccepted)).To(BeEmpty())
+		Expect(Condition(ctx, b, v1alpha1.ConditionAccepted)).To(BeEmpty())
 		current := Get(ctx, b)
 		current.Spec = MakeBenchmark(w.Namespace, "x").On(w.A, w.B).Spec
 		Expect(k8s.Update(ctx, current)).To(Succeed())
@@ -111,11 +103,11 @@ var _ = Describe("A benchmark that is suspended", func() {
 			w.Kubelet.Auto()
 			w.Start()
 			ExpectSucceeded(ctx, b, "^Unknown Suspended")
-			Expect(podsLeft(ctx, b)).To(BeEmpty())
-			Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Suspended"}))
+			Expect(PodsLeft(ctx, b)).To(BeEmpty())
+			Expect(Attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Suspended"}))
 			suspend(ctx, b, false)
 			ExpectSucceeded(ctx, b, "^True Complete")
-			Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Suspended", "x-r1 a2 Measured"}))
+			Expect(Attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Suspended", "x-r1 a2 Measured"}))
 		},
 		Entry("knowing the outcome, before the pods are removed", false, removes),
 		Entry("having removed the pods, before it says that it is suspended", true, notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return len(s.Attempts) == 1 && s.StartTime == nil })),
@@ -130,9 +122,9 @@ var _ = Describe("A benchmark that is suspended", func() {
 		suspend(ctx, b, true)
 		w.Kubelet.Gone(ctx, server)
 		ExpectSucceeded(ctx, b, "^Unknown Suspended: suspended \\(spec.suspend\\) with 1 of 3 pairs done")
-		ExpectSucceeded(ctx, child(ctx, b, 2), "^Unknown Suspended")
-		Expect(child(ctx, b, 1).Spec.Suspend).To(BeFalse(), "it is finished")
-		w.Patiently(ctx, b, func() any { return children(ctx, b) }, HaveLen(2))
+		ExpectSucceeded(ctx, Child(ctx, b, 2), "^Unknown Suspended")
+		Expect(Child(ctx, b, 1).Spec.Suspend).To(BeFalse(), "it is finished")
+		w.Patiently(ctx, b, func() any { return Children(ctx, b) }, HaveLen(2))
 		suspend(ctx, b, false)
 		w.Kubelet.Measure(ctx, "x-p2-r1", 2)
 		w.Kubelet.Measure(ctx, "x-p3-r1", 1)
@@ -168,17 +160,17 @@ var _ = Describe("A finished benchmark", func() {
 		}
 		passed := w.Clock.Now().Sub(Get(ctx, free).Status.CompletionTime.Time)
 		w.Pass(59*time.Minute - passed)
-		w.Patiently(ctx, free, func() any { return isGone(ctx, free)() }, BeFalse())
+		w.Patiently(ctx, free, func() any { return IsGone(ctx, free)() }, BeFalse())
 
 		w.Pass(2 * time.Minute)
-		eventually(isGone(ctx, free)).Should(BeTrue())
-		eventually(toldOf).WithArguments(ctx, free).Should(ContainElement(HavePrefix("Normal Expired")))
-		eventually(toldOf).WithArguments(ctx, before).Should(ContainElement(MatchRegexp("^Normal Kept: .*baseline of LatencyBenchmark after")))
-		w.Patiently(ctx, before, func() any { return isGone(ctx, before)() }, BeFalse())
+		eventually(IsGone(ctx, free)).Should(BeTrue())
+		eventually(ToldOf).WithArguments(ctx, free).Should(ContainElement(HavePrefix("Normal Expired")))
+		eventually(ToldOf).WithArguments(ctx, before).Should(ContainElement(MatchRegexp("^Normal Kept: .*baseline of LatencyBenchmark after")))
+		w.Patiently(ctx, before, func() any { return IsGone(ctx, before)() }, BeFalse())
 
 		By("the deletion of what compares with it")
 		Expect(k8s.Delete(ctx, after)).To(Succeed())
-		eventually(isGone(ctx, before)).Should(BeTrue())
+		eventually(IsGone(ctx, before)).Should(BeTrue())
 	})
 
 	It("stays when its time is taken back", func(ctx SpecContext) {
@@ -187,7 +179,7 @@ var _ = Describe("A finished benchmark", func() {
 		ExpectSucceeded(ctx, b, "^True Complete")
 		Expect(k8s.Patch(ctx, b.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"ttlSecondsAfterFinished":null}}`)))).To(Succeed())
 		w.Pass(2 * time.Hour)
-		w.Patiently(ctx, b, func() any { return isGone(ctx, b)() }, BeFalse())
+		w.Patiently(ctx, b, func() any { return IsGone(ctx, b)() }, BeFalse())
 	})
 
 	It("goes by the next manager when the first dies before it can delete it", func(ctx SpecContext) {
@@ -199,7 +191,7 @@ var _ = Describe("A finished benchmark", func() {
 		eventually(first.Dead).Should(BeTrue())
 		first.Stop()
 		w.Start()
-		eventually(isGone(ctx, b)).Should(BeTrue())
+		eventually(IsGone(ctx, b)).Should(BeTrue())
 	})
 
 	It("of a series goes when enough newer ones are complete", func(ctx SpecContext) {
@@ -210,8 +202,8 @@ var _ = Describe("A finished benchmark", func() {
 			ExpectSucceeded(ctx, b, "^True Complete")
 			all = append(all, b)
 		}
-		eventually(isGone(ctx, all[0])).Should(BeTrue())
-		w.Patiently(ctx, all[1], func() any { return isGone(ctx, all[1])() }, BeFalse())
+		eventually(IsGone(ctx, all[0])).Should(BeTrue())
+		w.Patiently(ctx, all[1], func() any { return IsGone(ctx, all[1])() }, BeFalse())
 		list := &v1alpha1.LatencyBenchmarkList{}
 		Expect(k8s.List(ctx, list, client.InNamespace(w.Namespace), client.MatchingLabels{v1alpha1.LabelSeries: "nightly"})).To(Succeed())
 		Expect(list.Items).To(HaveLen(2))
@@ -224,14 +216,14 @@ var _ = Describe("A finished benchmark", func() {
 		after := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "after").Rounds(4).Rule(Within("10%")).AllPairs(1).Against("x"))
 		ExpectSucceeded(ctx, m, "^True Complete")
 		ExpectSucceeded(ctx, after, "^True Complete")
-		Expect(child(ctx, m, 1).Spec.TTLSecondsAfterFinished).To(BeNil())
+		Expect(Child(ctx, m, 1).Spec.TTLSecondsAfterFinished).To(BeNil())
 		w.Pass(2 * time.Hour)
-		eventually(toldOf).WithArguments(ctx, m).Should(ContainElement(MatchRegexp("^Normal Kept: .*baseline of LatencyMatrix after")))
-		w.Patiently(ctx, m, func() any { return isGone(ctx, m)() }, BeFalse())
+		eventually(ToldOf).WithArguments(ctx, m).Should(ContainElement(MatchRegexp("^Normal Kept: .*baseline of LatencyMatrix after")))
+		w.Patiently(ctx, m, func() any { return IsGone(ctx, m)() }, BeFalse())
 
 		By("the deletion of what compares with it")
 		Expect(k8s.Delete(ctx, after)).To(Succeed())
-		eventually(isGone(ctx, m)).Should(BeTrue())
-		eventually(toldOf).WithArguments(ctx, m).Should(ContainElement(HavePrefix("Normal Expired: deleted with its results")))
+		eventually(IsGone(ctx, m)).Should(BeTrue())
+		eventually(ToldOf).WithArguments(ctx, m).Should(ContainElement(HavePrefix("Normal Expired: deleted with its results")))
 	})
 })

@@ -27,14 +27,14 @@ var _ = Describe("A benchmark", func() {
 		w.Start()
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).On(w.A, w.B))
 		w.Kubelet.Measure(ctx, "x-r1", 1)
-		eventually(func() []corev1.ConfigMap { return configMaps(ctx, b) }).Should(HaveLen(1))
-		stored := configMaps(ctx, b)[0]
+		eventually(func() []corev1.ConfigMap { return ConfigMaps(ctx, b) }).Should(HaveLen(1))
+		stored := ConfigMaps(ctx, b)[0]
 		Expect(k8s.Delete(ctx, &stored)).To(Succeed())
 		w.Kubelet.Measure(ctx, "x-r2", 1)
 		eventually(func() string { return Get(ctx, b).Status.Progress.Runs }).Should(Equal("1/2"))
 		w.Kubelet.Measure(ctx, "x-r1", 2)
 		ExpectSucceeded(ctx, b, "^True Complete: 2 of 2")
-		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured", "x-r2 a1 Measured", "x-r1 a2 Measured"}))
+		Expect(Attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured", "x-r2 a1 Measured", "x-r1 a2 Measured"}))
 		Expect(Get(ctx, b).Status.Results[0].Rounds).To(BeEquivalentTo(2))
 	})
 
@@ -75,7 +75,7 @@ var _ = Describe("A benchmark", func() {
 			w.Kubelet.Measure(ctx, run, 1)
 		}
 		ExpectSucceeded(ctx, created, "^True Complete: 4 of 4")
-		Expect(attempts(ctx, created)).To(Equal([]string{"x-block-r1 a1 Measured", "x-poll-r1 a1 Measured", "x-poll-r2 a1 Measured", "x-block-r2 a1 Measured"}))
+		Expect(Attempts(ctx, created)).To(Equal([]string{"x-block-r1 a1 Measured", "x-poll-r1 a1 Measured", "x-poll-r2 a1 Measured", "x-block-r2 a1 Measured"}))
 		// Three writes: creation, acceptance, and the claim of the nodes. Seven writes per run: server, client, measuring, one has ended,
 		// collected, stored, and the next claim or the end.
 		Expect(seen.of("x")).To(BeNumerically("<=", 3+4*7))
@@ -111,7 +111,7 @@ var _ = Describe("A benchmark", func() {
 		w.Kubelet.Succeed(ctx, server)
 		ExpectSucceeded(ctx, b, "^True Complete")
 
-		stored := storedRuns(ctx, b)
+		stored := StoredRuns(ctx, b)
 		Expect(stored).To(HaveLen(1))
 		s := stored[0]
 		Expect(s.ServerSeen.Changed).To(Equal([]string{"image: mirror.example.com/bench:v0 instead of " + built}))
@@ -127,7 +127,7 @@ var _ = Describe("A benchmark", func() {
 		ExpectSucceeded(ctx, b, "^True Complete")
 		status := Get(ctx, b).Status
 		Expect(status.CPUs).To(Equal(&v1alpha1.EndpointCPUs{Client: 2, Server: 2}))
-		Expect(storedRuns(ctx, b)[0].ClientSeen.Changed).To(BeEmpty())
+		Expect(StoredRuns(ctx, b)[0].ClientSeen.Changed).To(BeEmpty())
 	})
 
 	It("reports on acceptance what cannot be verified, and passes the parent of an attached interface to the agents", func(ctx SpecContext) {
@@ -189,7 +189,7 @@ var _ = Describe("A benchmark", func() {
 		Expect(status.CompletionTime).NotTo(BeNil())
 		Expect(status.ObservedGeneration).To(BeEquivalentTo(1))
 		Expect(*status.Progress).To(Equal(v1alpha1.Progress{Runs: "2/2", Done: 2, Total: 2}))
-		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured", "x-r2 a1 Measured"}))
+		Expect(Attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured", "x-r2 a1 Measured"}))
 		Expect(status.Attempts[0].MeasuredMilliseconds).To(BeNumerically("==", 2000))
 		Expect(status.Results).To(HaveLen(2))
 		for _, r := range status.Results {
@@ -206,15 +206,15 @@ var _ = Describe("A benchmark", func() {
 		Expect(status.Endpoints[0].Node).To(Equal(w.A))
 
 		By("leaving nothing but the stored results, which go with the benchmark")
-		Expect(podsLeft(ctx, b)).To(BeEmpty())
+		Expect(PodsLeft(ctx, b)).To(BeEmpty())
 		Expect(w.Kubelet.Created()).To(ConsistOf("x-r1-a1-server", "x-r1-a1-client", "x-r2-a1-server", "x-r2-a1-client"))
-		stored := configMaps(ctx, b)
+		stored := ConfigMaps(ctx, b)
 		Expect(stored).To(HaveLen(2))
 		for i := range stored {
 			Expect(metav1.IsControlledBy(&stored[i], b)).To(BeTrue())
 			Expect(stored[i].Immutable).To(HaveValue(BeTrue()))
 		}
-		for _, s := range storedRuns(ctx, b) {
+		for _, s := range StoredRuns(ctx, b) {
 			for _, seen := range []result.Seen{s.ClientSeen, s.ServerSeen} {
 				Expect(seen.PodUID).NotTo(BeEmpty())
 				Expect(seen.Requests).To(HaveKey("cpu"))
@@ -248,10 +248,10 @@ var _ = Describe("A benchmark", func() {
 		Expect(k8s.Delete(ctx, b)).To(Succeed())
 
 		left := []client.Object{}
-		for _, pod := range podsLeft(ctx, b) {
+		for _, pod := range PodsLeft(ctx, b) {
 			left = append(left, &pod)
 		}
-		for _, cm := range configMaps(ctx, b) {
+		for _, cm := range ConfigMaps(ctx, b) {
 			left = append(left, &cm)
 		}
 		Expect(left).To(HaveLen(3))
@@ -321,7 +321,7 @@ var _ = Describe("A benchmark", func() {
 		w.Kubelet.Gone(ctx, server)
 		w.Kubelet.Measure(ctx, "x-r1", 1)
 		ExpectSucceeded(ctx, b, "^True Complete")
-		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured"}))
+		Expect(Attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured"}))
 	})
 })
 

@@ -1,12 +1,9 @@
 package driven
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -17,78 +14,14 @@ import (
 	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
-// journal is a log of JSON lines, as the manager writes it by default.
-type journal struct {
-	sync.Mutex
-	text bytes.Buffer
-}
-
-func (j *journal) Write(line []byte) (int, error) {
-	j.Lock()
-	defer j.Unlock()
-	return j.text.Write(line)
-}
-
-// Lines returns the lines for which want is true, without the values that differ between two runs.
-func (j *journal) Lines(want func(map[string]any) bool) []map[string]any {
-	GinkgoHelper()
-	j.Lock()
-	text := j.text.String()
-	j.Unlock()
-	var all []map[string]any
-	for line := range strings.Lines(text) {
-		if !strings.HasSuffix(line, "\n") {
-			break
-		}
-		Expect(repeatedKeys(line)).To(BeEmpty(), line)
-		fields := map[string]any{}
-		Expect(json.Unmarshal([]byte(line), &fields)).To(Succeed(), line)
-		delete(fields, "ts")
-		delete(fields, "reconcileID")
-		if want(fields) {
-			all = append(all, fields)
-		}
-	}
-	return all
-}
-
-// repeatedKeys returns the keys that a JSON object has twice.
-func repeatedKeys(object string) []string {
-	var seen, twice []string
-	d := json.NewDecoder(strings.NewReader(object))
-	for depth, isKey := 0, true; ; {
-		token, err := d.Token()
-		if err != nil {
-			return twice
-		}
-		switch token {
-		case json.Delim('{'), json.Delim('['):
-			depth, isKey = depth+1, true
-			continue
-		case json.Delim('}'), json.Delim(']'):
-			depth, isKey = depth-1, true
-			continue
-		}
-		if depth != 1 {
-			continue
-		}
-		if key := fmt.Sprint(token); isKey && slices.Contains(seen, key) {
-			twice = append(twice, key)
-		} else if isKey {
-			seen = append(seen, key)
-		}
-		isKey = !isKey
-	}
-}
-
 var _ = Describe("The log", func() {
 	It("says who tainted a node, and why", func(ctx SpecContext) {
-		log := &journal{}
+		log := &Journal{}
 		w := NewGateWorld(ctx)
 		w.Log = zap.New(zap.WriteTo(log))
 		w.Start()
 		g := w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Enforcement.HoldPod = &v1alpha1.GateHoldPod{} }))
-		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.A, IsVerified)
 		passed := func() []map[string]any {
 			return log.Lines(func(l map[string]any) bool {
 				return l["controller"] == "latencygate" && l["reason"] == v1alpha1.ReasonAllVerified
@@ -96,9 +29,9 @@ var _ = Describe("The log", func() {
 		}
 		eventually(passed).Should(HaveLen(1))
 		w.Upgrade(ctx, w.A, "6.2.0")
-		eventually(func() string { return w.Says(ctx, w.A) }).Should(HaveSuffix(heldBack))
-		eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("Unknown NotAllVerified"))
-		w.Expect(ctx, w.A, isVerified)
+		eventually(func() string { return w.Says(ctx, w.A) }).Should(HaveSuffix(HeldBack))
+		eventually(func() string { return GateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix("Unknown NotAllVerified"))
+		w.Expect(ctx, w.A, IsVerified)
 
 		all := func(map[string]any) bool { return true }
 		holdPod := func() (last string) {
@@ -146,7 +79,7 @@ var _ = Describe("The log", func() {
 		Expect(slices.CompactFunc(slices.Clone(lines), func(a, b map[string]any) bool {
 			return !strings.HasPrefix(fmt.Sprint(a["msg"]), "Starting") && fmt.Sprint(a) == fmt.Sprint(b)
 		})).To(HaveLen(len(lines)))
-		w.Stays(ctx, w.A, isVerified)
+		w.Stays(ctx, w.A, IsVerified)
 		Expect(log.Lines(all)[len(lines):]).To(BeEmpty())
 
 		By("reading the events of the Node")

@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,67 +30,16 @@ func (w *World) Group(ctx context.Context, names ...string) {
 	}
 }
 
-// children returns the benchmarks of the pairs, by name.
-func children(ctx context.Context, b *v1alpha1.LatencyMatrix) map[string]v1alpha1.LatencyBenchmark {
-	GinkgoHelper()
-	list := &v1alpha1.LatencyBenchmarkList{}
-	Expect(k8s.List(ctx, list, client.InNamespace(b.Namespace), client.MatchingLabels{v1alpha1.LabelMatrix: b.Name})).To(Succeed())
-	all := map[string]v1alpha1.LatencyBenchmark{}
-	for _, child := range list.Items {
-		all[child.Name] = child
-	}
-	return all
-}
-
-// CreateMatrix creates a matrix.
-func (w *World) CreateMatrix(ctx context.Context, m *MatrixBuilder) *v1alpha1.LatencyMatrix {
-	GinkgoHelper()
-	created := m.DeepCopy()
-	Expect(k8s.Create(ctx, created)).To(Succeed())
-	return created
-}
-
-// child waits for the benchmark of a pair.
-func child(ctx context.Context, b *v1alpha1.LatencyMatrix, number int32) *v1alpha1.LatencyBenchmark {
-	GinkgoHelper()
-	c := &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.PairName(number)}}
-	eventually(func() error { return k8s.Get(ctx, client.ObjectKeyFromObject(c), c) }).Should(Succeed())
-	return c
-}
-
 // remove deletes a benchmark and the objects that it owns, as the garbage collector does.
 func remove(ctx context.Context, b *v1alpha1.LatencyBenchmark) {
 	GinkgoHelper()
 	Expect(k8s.Delete(ctx, b)).To(Succeed())
-	for _, cm := range configMaps(ctx, b) {
+	for _, cm := range ConfigMaps(ctx, b) {
 		Expect(k8s.Delete(ctx, &cm)).To(Succeed())
 	}
-	for _, pod := range podsLeft(ctx, b) {
+	for _, pod := range PodsLeft(ctx, b) {
 		Expect(client.IgnoreNotFound(k8s.Delete(ctx, &pod, client.GracePeriodSeconds(0)))).To(Succeed())
 	}
-}
-
-// toldOf returns the events about a benchmark, as "type reason: note".
-func toldOf(ctx context.Context, b client.Object) ([]string, error) {
-	list := &eventsv1.EventList{}
-	err := k8s.List(ctx, list, client.InNamespace(b.GetNamespace()))
-	var all []string
-	for _, e := range list.Items {
-		if e.Regarding.UID == b.GetUID() {
-			all = append(all, fmt.Sprintf("%s %s: %s", e.Type, e.Reason, e.Note))
-		}
-	}
-	return all, err
-}
-
-// pairsOf lists the pairs of a plan as "client>server", without the namespace in the names.
-func (w *World) pairsOf(all map[string]v1alpha1.LatencyBenchmark) map[string]string {
-	pairs := map[string]string{}
-	for name, c := range all {
-		p := c.Spec.Placement
-		pairs[name] = strings.ReplaceAll(p.Client.NodeName+">"+p.Server.NodeName, w.Namespace+"-", "")
-	}
-	return pairs
 }
 
 // ExpectApart checks the history of the pods: never two pairs on one node, never more pairs at once than allowed, and on each node
@@ -124,12 +72,6 @@ func (w *World) ExpectApart(all map[string]v1alpha1.LatencyBenchmark, maxParalle
 	}
 }
 
-// ExpectMeasured waits, for many runs, until condition Succeeded matches a regular expression.
-func ExpectMeasured(ctx context.Context, b client.Object, pattern string) {
-	GinkgoHelper()
-	eventually(func() string { return condition(ctx, b, v1alpha1.ConditionSucceeded) }).Should(MatchRegexp(pattern))
-}
-
 var _ = Describe("A matrix", func() {
 	var w *World
 	BeforeEach(func(ctx SpecContext) {
@@ -148,8 +90,8 @@ var _ = Describe("A matrix", func() {
 		w.Group(ctx, "5")
 		ExpectMeasured(ctx, b, "^True Complete: 6 of 6 pairs measured; the slowest is x-p4$")
 
-		all := children(ctx, b)
-		Expect(w.pairsOf(all)).To(Equal(AllPairsOfFour))
+		all := Children(ctx, b)
+		Expect(w.PairsOf(all)).To(Equal(AllPairsOfFour))
 		w.ExpectApart(all, 2)
 		Expect(w.Kubelet.Created()).To(HaveLen(6 * 2 * 2))
 		for _, c := range all {
@@ -157,7 +99,7 @@ var _ = Describe("A matrix", func() {
 			Expect(owner.UID).To(Equal(b.UID))
 			Expect(owner.BlockOwnerDeletion).To(HaveValue(BeTrue()))
 			Expect(c.Status.Results[0].Rounds).To(BeEquivalentTo(2))
-			Expect(configMaps(ctx, &c)).To(HaveLen(2))
+			Expect(ConfigMaps(ctx, &c)).To(HaveLen(2))
 		}
 
 		By("what the status says")
@@ -185,7 +127,7 @@ var _ = Describe("A matrix", func() {
 		Expect(status.Summary.P99).To(Equal("10.99µs"))
 
 		By("what the events tell")
-		eventually(toldOf).WithArguments(ctx, b).Should(ConsistOf(
+		eventually(ToldOf).WithArguments(ctx, b).Should(ConsistOf(
 			HavePrefix("Normal Accepted: 4 nodes"), HavePrefix("Normal Complete: 6 of 6"),
 			HavePrefix("Normal PairMeasured: measured x-p1, client on "+w.Namespace+"-1, server on "+w.Namespace+"-4"),
 			HavePrefix("Normal PairMeasured: measured x-p2, "), HavePrefix("Normal PairMeasured: measured x-p3, "),
@@ -209,8 +151,8 @@ var _ = Describe("A matrix", func() {
 		}
 		b := w.CreateMatrix(ctx, x)
 		ExpectMeasured(ctx, b, "^True Complete: 6 of 6 pairs measured;")
-		Expect(w.pairsOf(children(ctx, b))).To(Equal(AllPairsOfFour))
-		w.ExpectApart(children(ctx, b), 2)
+		Expect(w.PairsOf(Children(ctx, b))).To(Equal(AllPairsOfFour))
+		w.ExpectApart(Children(ctx, b), 2)
 		Expect(w.Kubelet.Created()).To(HaveLen(6 * 2))
 	})
 
@@ -219,10 +161,10 @@ var _ = Describe("A matrix", func() {
 		w.Start()
 		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Star(w.Namespace+"-2"))
 		ExpectSucceeded(ctx, b, "^True Complete: 3 of 3 pairs measured")
-		Expect(condition(ctx, b, v1alpha1.ConditionAccepted)).To(Equal(
+		Expect(Condition(ctx, b, v1alpha1.ConditionAccepted)).To(Equal(
 			"True Accepted: clients on 3 nodes, server on " + w.Namespace + "-2: 3 pairs, in 3 slots of at most 1 at once"))
-		Expect(w.pairsOf(children(ctx, b))).To(Equal(map[string]string{"x-p1": "1>2", "x-p2": "3>2", "x-p3": "4>2"}))
-		w.ExpectApart(children(ctx, b), 1)
+		Expect(w.PairsOf(Children(ctx, b))).To(Equal(map[string]string{"x-p1": "1>2", "x-p2": "3>2", "x-p3": "4>2"}))
+		w.ExpectApart(Children(ctx, b), 1)
 	})
 
 	It("says what it waits for, and is looked at again when the cluster changes", func(ctx SpecContext) {
@@ -256,15 +198,15 @@ var _ = Describe("A matrix", func() {
 			first.Stop()
 			w.Start()
 			ExpectMeasured(ctx, b, "^True Complete: 6 of 6")
-			Expect(w.pairsOf(children(ctx, b))).To(Equal(AllPairsOfFour))
-			for _, pair := range children(ctx, b) {
+			Expect(w.PairsOf(Children(ctx, b))).To(Equal(AllPairsOfFour))
+			for _, pair := range Children(ctx, b) {
 				// The manager may die between the creation of another pair's pod and the record of it.
-				ended := slices.DeleteFunc(attempts(ctx, &pair), func(a string) bool { return strings.HasSuffix(a, v1alpha1.OutcomeNameTaken) })
+				ended := slices.DeleteFunc(Attempts(ctx, &pair), func(a string) bool { return strings.HasSuffix(a, v1alpha1.OutcomeNameTaken) })
 				Expect(ended).To(HaveExactElements(HaveSuffix(" "+v1alpha1.OutcomeMeasured)), pair.Name)
 			}
-			w.ExpectApart(children(ctx, b), 2)
-			eventually(toldOf).WithArguments(ctx, b).Should(ContainElement(HavePrefix("Normal Complete")))
-			Expect(toldOf(ctx, b)).NotTo(ContainElement(HavePrefix("Warning")))
+			w.ExpectApart(Children(ctx, b), 2)
+			eventually(ToldOf).WithArguments(ctx, b).Should(ContainElement(HavePrefix("Normal Complete")))
+			Expect(ToldOf(ctx, b)).NotTo(ContainElement(HavePrefix("Warning")))
 		},
 		Entry("before it accepts", notesMatrix(func(s v1alpha1.LatencyMatrixStatus) bool { return len(s.Nodes) > 0 })),
 		Entry("before it claims", notesMatrix(func(s v1alpha1.LatencyMatrixStatus) bool { return len(s.Running) > 0 })),
@@ -281,24 +223,24 @@ var _ = Describe("A matrix", func() {
 		By("while it is measured")
 		server := w.Kubelet.Pod(ctx, "x-p1-r1", 1, v1alpha1.RoleServer)
 		eventually(func() []v1alpha1.RunningPair { return Get(ctx, b).Status.Running }).Should(ConsistOf(HaveField("UID", Not(BeEmpty()))))
-		first := child(ctx, b, 1)
+		first := Child(ctx, b, 1)
 		remove(ctx, first)
 		w.Kubelet.Gone(ctx, server)
-		eventually(toldOf).WithArguments(ctx, b).Should(ContainElement("Warning PairDeleted: x-p1 was deleted before all runs were measured; its results are lost, and it is measured again"))
+		eventually(ToldOf).WithArguments(ctx, b).Should(ContainElement("Warning PairDeleted: x-p1 was deleted before all runs were measured; its results are lost, and it is measured again"))
 		w.Kubelet.Measure(ctx, "x-p1-r1", 1)
 		w.Kubelet.Measure(ctx, "x-p2-r1", 1)
 		w.Kubelet.Measure(ctx, "x-p3-r1", 1)
 		ExpectSucceeded(ctx, b, "^True Complete: 3 of 3")
-		Expect(child(ctx, b, 1).UID).NotTo(Equal(first.UID))
+		Expect(Child(ctx, b, 1).UID).NotTo(Equal(first.UID))
 
 		By("when all are measured")
 		w.Kubelet.Agents(slower("x-p2-"))
-		remove(ctx, child(ctx, b, 2))
+		remove(ctx, Child(ctx, b, 2))
 		ExpectSucceeded(ctx, b, "^Unknown .*: 2 of 3 pairs done")
 		Expect(Get(ctx, b).Status.CompletionTime).To(BeNil())
 		w.Kubelet.Measure(ctx, "x-p2-r1", 1)
 		ExpectSucceeded(ctx, b, "^True Complete: 3 of 3 pairs measured; the slowest is x-p2")
-		eventually(toldOf).WithArguments(ctx, b).Should(ContainElement(HavePrefix("Warning PairDeleted: the benchmarks of finished pairs were deleted (1)")))
+		eventually(ToldOf).WithArguments(ctx, b).Should(ContainElement(HavePrefix("Warning PairDeleted: the benchmarks of finished pairs were deleted (1)")))
 	})
 
 	It("fails when a pair does, after all others were measured", func(ctx SpecContext) {
@@ -315,10 +257,10 @@ var _ = Describe("A matrix", func() {
 		Expect(status.Counts).To(Equal(v1alpha1.PairCounts{Total: 3, Complete: 2, Failed: 1}))
 		Expect(status.Slowest).To(HaveLen(2))
 		Expect(status.CompletionTime).NotTo(BeNil())
-		eventually(toldOf).WithArguments(ctx, b).Should(ContainElements(HavePrefix("Warning PairFailed: x-p1 failed: run x-p1-r1"), HavePrefix("Warning Failed: 1 of 3")))
+		eventually(ToldOf).WithArguments(ctx, b).Should(ContainElements(HavePrefix("Warning PairFailed: x-p1 failed: run x-p1-r1"), HavePrefix("Warning Failed: 1 of 3")))
 
 		By("the failed one's being deleted, to measure it again")
-		remove(ctx, child(ctx, b, 1))
+		remove(ctx, Child(ctx, b, 1))
 		w.Kubelet.Measure(ctx, "x-p1-r1", 1)
 		ExpectSucceeded(ctx, b, "^True Complete: 3 of 3")
 	})
@@ -338,23 +280,23 @@ var _ = Describe("A matrix", func() {
 		ready("2", corev1.ConditionFalse)
 		w.Kubelet.Fail(ctx, server, v1alpha1.OutcomeToolFailed, "once")
 		w.Kubelet.Gone(ctx, server)
-		ExpectSucceeded(ctx, child(ctx, b, 1), "^Unknown Retrying")
+		ExpectSucceeded(ctx, Child(ctx, b, 1), "^Unknown Retrying")
 		ExpectSucceeded(ctx, b, "^Unknown NotAccepted: 0 of 3 pairs done; x-p1: .*-2.*")
 
-		first := child(ctx, b, 1)
+		first := Child(ctx, b, 1)
 		// The first time of a condition is that of the machine. The next write of the benchmark moves it to the time of the world.
 		w.Pass(12 * time.Second)
 		wake := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"any":"change"}}}`))
 		Expect(k8s.Patch(ctx, b.DeepCopy(), wake)).To(Succeed())
 		By("for a while")
-		consistently(func() types.UID { return child(ctx, b, 1).UID }, 9*time.Minute).Should(Equal(first.UID))
+		consistently(func() types.UID { return Child(ctx, b, 1).UID }, 9*time.Minute).Should(Equal(first.UID))
 		By("and not forever")
-		eventually(isGone(ctx, first)).Should(BeTrue())
+		eventually(IsGone(ctx, first)).Should(BeTrue())
 		for _, run := range []string{"x-p2-r1", "x-p2-r2", "x-p3-r1", "x-p3-r2"} {
 			w.Kubelet.Measure(ctx, run, 1)
 		}
 		ExpectSucceeded(ctx, b, "^Unknown NotAccepted: 2 of 3 pairs done; x-p1: ")
-		eventually(toldOf).WithArguments(ctx, b).Should(ContainElement(HavePrefix("Warning PairPostponed: x-p1 is measured after the others, from its first round: ")))
+		eventually(ToldOf).WithArguments(ctx, b).Should(ContainElement(HavePrefix("Warning PairPostponed: x-p1 is measured after the others, from its first round: ")))
 		By("the node's return")
 		ready("2", corev1.ConditionTrue)
 		w.Kubelet.Measure(ctx, "x-p1-r1", 1)
@@ -384,16 +326,16 @@ var _ = Describe("A matrix", func() {
 	It("leaves only its owned objects when it is deleted", func(ctx SpecContext) {
 		w.Start()
 		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").AllPairs(2))
-		child(ctx, b, 1)
-		child(ctx, b, 2)
+		Child(ctx, b, 1)
+		Child(ctx, b, 2)
 		w.Uncollected = true
 		Expect(k8s.Delete(ctx, b)).To(Succeed())
-		changed := child(ctx, b, 1)
+		changed := Child(ctx, b, 1)
 		before := changed.DeepCopy()
 		changed.Spec.Priority++
 		Expect(k8s.Patch(ctx, changed, client.MergeFrom(before))).To(Succeed(), "which wakes the controller of matrices")
-		w.Patiently(ctx, child(ctx, b, 2), func() any { return values(children(ctx, b)) }, HaveLen(2))
-		for _, c := range children(ctx, b) {
+		w.Patiently(ctx, Child(ctx, b, 2), func() any { return values(Children(ctx, b)) }, HaveLen(2))
+		for _, c := range Children(ctx, b) {
 			Expect(metav1.GetControllerOf(&c).UID).To(Equal(b.UID))
 			Expect(c.Finalizers).To(BeEmpty())
 		}
@@ -401,8 +343,8 @@ var _ = Describe("A matrix", func() {
 		By("one of its name, which waits until they are gone")
 		again := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").AllPairs(2))
 		ExpectSucceeded(ctx, again, "^Unknown Queued: 0 of 6 pairs done; LatencyBenchmark x-p1 still exists")
-		remove(ctx, child(ctx, b, 1))
-		eventually(func() bool { return metav1.IsControlledBy(child(ctx, again, 1), again) }).Should(BeTrue())
+		remove(ctx, Child(ctx, b, 1))
+		eventually(func() bool { return metav1.IsControlledBy(Child(ctx, again, 1), again) }).Should(BeTrue())
 	})
 
 	It("names the owner of the name that a pair needs", func(ctx SpecContext) {
@@ -412,7 +354,7 @@ var _ = Describe("A matrix", func() {
 		ExpectSucceeded(ctx, b, "^Unknown NameTaken: 0 of 3 pairs done; LatencyBenchmark x-p1 exists and does not belong to this matrix; delete it")
 		Expect(Get(ctx, other).OwnerReferences).To(BeEmpty())
 		remove(ctx, other)
-		eventually(func() bool { return metav1.IsControlledBy(child(ctx, b, 1), b) }).Should(BeTrue())
+		eventually(func() bool { return metav1.IsControlledBy(Child(ctx, b, 1), b) }).Should(BeTrue())
 	})
 
 	It("reports why the benchmark of a pair cannot be created", func(ctx SpecContext) {
@@ -428,7 +370,7 @@ var _ = Describe("A matrix", func() {
 		w.Kubelet.Gone(ctx, server, peer)
 		ExpectSucceeded(ctx, b, "^Unknown BenchmarkRefused: 1 of 3 pairs done; the API server refuses LatencyBenchmark x-p2: .*exceeded quota: few")
 		lift()
-		child(ctx, b, 2)
+		Child(ctx, b, 2)
 	})
 
 	It("passes gate and priority on, and passes when every pair does", func(ctx SpecContext) {
@@ -438,7 +380,7 @@ var _ = Describe("A matrix", func() {
 		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Rounds(7).Rule(Under("6us")).Star(w.Namespace+"-1"))
 		ExpectPassed(ctx, b, "^Unknown NotJudged: 0 of 3 pairs pass, 3 not judged yet")
 		By("a pair that fails, before all are measured")
-		eventually(func() string { return condition(ctx, b, v1alpha1.ConditionPassed) }).Should(
+		eventually(func() string { return Condition(ctx, b, v1alpha1.ConditionPassed) }).Should(
 			HavePrefix("False Fail: 1 of 3 pairs pass, 1 failed, 1 not judged yet; x-p2: p90 of default/tcp-64"))
 		ExpectMeasured(ctx, b, "^True Complete")
 		ExpectPassed(ctx, b, "^False Fail: 2 of 3 pairs pass, 1 failed; x-p2: p90")
@@ -460,22 +402,22 @@ var _ = Describe("A matrix", func() {
 		ExpectPassed(ctx, b, "^True Pass: 3 of 3 pairs pass")
 		current := Get(ctx, b)
 		Expect(current.Status.ObservedGeneration).To(Equal(current.Generation))
-		for _, c := range children(ctx, b) {
+		for _, c := range Children(ctx, b) {
 			Expect(c.Spec.Criteria.Rules[0]).To(Equal(Under("20us")))
 			Expect(c.Spec.Priority).To(BeEquivalentTo(7))
 		}
 
 		By("a user's edit of one pair")
-		setCriteria(ctx, child(ctx, b, 1), func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria = nil })
-		eventually(func() *v1alpha1.Criteria { return child(ctx, b, 1).Spec.Criteria }).ShouldNot(BeNil())
+		SetCriteria(ctx, Child(ctx, b, 1), func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria = nil })
+		eventually(func() *v1alpha1.Criteria { return Child(ctx, b, 1).Spec.Criteria }).ShouldNot(BeNil())
 		ExpectPassed(ctx, b, "^True Pass: 3 of 3 pairs pass")
 
 		By("the gate's removal")
 		edit(func(s *v1alpha1.MeasurementSpec) { s.Criteria = nil })
-		eventually(func() string { return condition(ctx, b, v1alpha1.ConditionPassed) }).Should(BeEmpty())
-		eventually(func() *v1alpha1.Criteria { return child(ctx, b, 3).Spec.Criteria }).Should(BeNil())
+		eventually(func() string { return Condition(ctx, b, v1alpha1.ConditionPassed) }).Should(BeEmpty())
+		eventually(func() *v1alpha1.Criteria { return Child(ctx, b, 3).Spec.Criteria }).Should(BeNil())
 		Expect(w.Kubelet.Created()).To(HaveLen(created), "nothing was measured again")
-		eventually(passedEvents).WithArguments(ctx, w.Namespace).Should(ContainElements("Warning Fail", "Normal Pass"))
+		eventually(PassedEvents).WithArguments(ctx, w.Namespace).Should(ContainElements("Warning Fail", "Normal Pass"))
 	})
 
 	It("compares each pair with the same nodes of the baseline", func(ctx SpecContext) {
@@ -487,7 +429,7 @@ var _ = Describe("A matrix", func() {
 
 		refs := func() map[string]string {
 			all := map[string]string{}
-			for name, c := range children(ctx, b) {
+			for name, c := range Children(ctx, b) {
 				all[name] = c.Spec.Criteria.Baseline.Benchmark.Name
 			}
 			return all
@@ -501,7 +443,7 @@ var _ = Describe("A matrix", func() {
 		ExpectPassed(ctx, b, "^Unknown BaselineMissing: 1 of 3 pairs pass, 2 inconclusive")
 		By("one of all of them")
 		Expect(k8s.Delete(ctx, before)).To(Succeed())
-		remove(ctx, child(ctx, before, 1))
+		remove(ctx, Child(ctx, before, 1))
 		before = w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "before").Rounds(6).Star(w.Namespace+"-1"))
 		ExpectMeasured(ctx, before, "^True Complete: 3 of 3")
 		ExpectPassed(ctx, b, "^True Pass: 3 of 3 pairs pass")
@@ -518,8 +460,8 @@ var _ = Describe("A matrix", func() {
 		ExpectAccepted(ctx, b, "^False NetworkRangeTooSmall: spec.template.spec.network.vf.ipam: 2 pairs are measured at once, and 192.168.40.0/30 has two addresses for each of 1; give a larger range")
 		Edit(ctx, b, func(m *v1alpha1.LatencyMatrix) { m.Spec.Template.Spec.Network.IPAM().Range = "192.168.40.0/29" })
 		ExpectAccepted(ctx, b, "^True")
-		Expect(child(ctx, b, 1).Spec.Network.IPAM().RangeStart).To(Equal("192.168.40.1"))
-		Expect(child(ctx, b, 2).Spec.Network.IPAM().RangeStart).To(Equal("192.168.40.3"))
+		Expect(Child(ctx, b, 1).Spec.Network.IPAM().RangeStart).To(Equal("192.168.40.1"))
+		Expect(Child(ctx, b, 2).Spec.Network.IPAM().RangeStart).To(Equal("192.168.40.3"))
 	})
 })
 

@@ -1,7 +1,6 @@
 package driven
 
 import (
-	"bytes"
 	"context"
 	"net/http"
 	"net/http/httptest"
@@ -9,8 +8,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/common/expfmt"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +15,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/standing"
 	"github.com/tailgate-dev/tailgate/internal/verdicthttp"
+	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // What readers see: the command line, HTTP, and Prometheus.
@@ -57,17 +55,4 @@ func expectOpen(ctx context.Context, g *v1alpha1.LatencyGate) standing.Standing 
 	code, body := call(http.MethodPost, "/verdict/latencygates/"+g.Name)
 	Expect(code).To(Equal(http.StatusPreconditionFailed), body)
 	return s
-}
-
-// scrape returns the metrics as Prometheus would read them, one series per line.
-func scrape(registry prometheus.Gatherer) []string {
-	GinkgoHelper()
-	families, err := registry.Gather()
-	Expect(err).NotTo(HaveOccurred())
-	var text bytes.Buffer
-	for _, family := range families {
-		_, err := expfmt.MetricFamilyToText(&text, family)
-		Expect(err).NotTo(HaveOccurred())
-	}
-	return strings.Split(text.String(), "\n")
 }

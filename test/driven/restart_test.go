@@ -53,10 +53,10 @@ var _ = Describe("A manager that dies", func() {
 
 			w.Start()
 			ExpectSucceeded(ctx, b, "^True Complete: 2 of 2")
-			Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured", "x-r2 a1 Measured"}))
+			Expect(Attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured", "x-r2 a1 Measured"}))
 			Expect(w.Kubelet.Created()).To(ConsistOf("x-r1-a1-server", "x-r1-a1-client", "x-r2-a1-server", "x-r2-a1-client"))
-			Expect(podsLeft(ctx, b)).To(BeEmpty())
-			Expect(configMaps(ctx, b)).To(HaveLen(2))
+			Expect(PodsLeft(ctx, b)).To(BeEmpty())
+			Expect(ConfigMaps(ctx, b)).To(HaveLen(2))
 		},
 		Entry("before it accepts", notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return s.Pair != nil })),
 		Entry("before it claims", notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return s.Active != nil })),
@@ -81,8 +81,8 @@ var _ = Describe("A manager that dies", func() {
 
 			w.Start()
 			ExpectSucceeded(ctx, b, "^True Complete: 1 of 1")
-			Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 NameTaken", "x-r1 a2 Measured"}))
-			Expect(podsLeft(ctx, b)).To(BeEmpty())
+			Expect(Attempts(ctx, b)).To(Equal([]string{"x-r1 a1 NameTaken", "x-r1 a2 Measured"}))
+			Expect(PodsLeft(ctx, b)).To(BeEmpty())
 		},
 		Entry("the server's", notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return s.Active != nil && s.Active.ServerPodUID != "" })),
 		Entry("the client's", notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return s.Active != nil && s.Active.ClientPodUID != "" })),
@@ -106,7 +106,7 @@ var _ = Describe("A manager that dies", func() {
 
 		w.Start()
 		ExpectSucceeded(ctx, b, "^True Complete")
-		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured"}))
+		Expect(Attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured"}))
 		Expect(w.Kubelet.Created()).To(HaveLen(2))
 	})
 
@@ -122,7 +122,7 @@ var _ = Describe("A manager that dies", func() {
 		first.Stop()
 
 		w.Start()
-		w.Patiently(ctx, b, func() any { return podsLeft(ctx, b) }, HaveLen(2))
+		w.Patiently(ctx, b, func() any { return PodsLeft(ctx, b) }, HaveLen(2))
 		w.Kubelet.Succeed(ctx, server)
 		w.Kubelet.Succeed(ctx, peer)
 		w.Kubelet.Gone(ctx, server, peer)

@@ -82,7 +82,7 @@ var _ = Describe("A ConfigMap", func() {
 		other := w.Create(ctx, MakeBenchmark(w.Namespace, "other").On(w.A, w.B))
 		w.Kubelet.Measure(ctx, "other-r1", 1)
 		ExpectSucceeded(ctx, other, "^True Complete")
-		return configMaps(ctx, other)[0]
+		return ConfigMaps(ctx, other)[0]
 	}
 
 	It("that is a copy of another benchmark's completes nothing", func(ctx SpecContext) {
@@ -97,7 +97,7 @@ var _ = Describe("A ConfigMap", func() {
 		status := Get(ctx, b).Status
 		Expect(status.Stored).To(HaveLen(1))
 		Expect(status.Stored[0].ConfigMap).To(MatchRegexp(`^x-r1-[a-z0-9]{10}$`))
-		Expect(storedRuns(ctx, b)[0].ClientSeen.PodUID).To(BeEquivalentTo(peer.UID), "what was measured is stored")
+		Expect(StoredRuns(ctx, b)[0].ClientSeen.PodUID).To(BeEquivalentTo(peer.UID), "what was measured is stored")
 	})
 
 	It("of the name that the status says, made by someone else, is left alone, and the result gets another name", func(ctx SpecContext) {
@@ -116,9 +116,9 @@ var _ = Describe("A ConfigMap", func() {
 
 		w.Start()
 		ExpectSucceeded(ctx, b, "^True Complete")
-		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured"}))
+		Expect(Attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured"}))
 		Expect(Get(ctx, b).Status.Stored[0].ConfigMap).NotTo(Equal(name))
-		Expect(storedRuns(ctx, b)).To(HaveLen(1))
+		Expect(StoredRuns(ctx, b)).To(HaveLen(1))
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(taken), taken)).To(Succeed())
 		eventually(func() ([]string, error) { return warnings(ctx, w.Namespace) }).Should(ContainElement(HavePrefix("NameTaken ConfigMap " + name)))
 	})
@@ -130,7 +130,7 @@ var _ = Describe("A ConfigMap", func() {
 		w.Kubelet.Auto()
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B))
 		ExpectSucceeded(ctx, b, "^True Complete")
-		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured"}))
+		Expect(Attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured"}))
 		Expect(k8s.Get(ctx, client.ObjectKeyFromObject(taken), taken)).To(Succeed())
 		Expect(taken.Data).To(HaveKeyWithValue("mine", "yes"))
 	})
@@ -146,7 +146,7 @@ var _ = Describe("A ConfigMap", func() {
 		w.Pass(61 * time.Second)
 		w.Kubelet.Gone(ctx, server, peer)
 		ExpectSucceeded(ctx, b, "^Unknown Retrying: .*StoreRefused.*exceeded quota: no-more.*; change the quota, policy or webhook of namespace "+w.Namespace)
-		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 StoreRefused"}))
+		Expect(Attempts(ctx, b)).To(Equal([]string{"x-r1 a1 StoreRefused"}))
 		Expect(Get(ctx, b).Status.Active).To(BeNil())
 	})
 
@@ -159,7 +159,7 @@ var _ = Describe("A ConfigMap", func() {
 		ExpectSucceeded(ctx, b, "^Unknown StoreRefused")
 		lift()
 		ExpectSucceeded(ctx, b, "^True Complete")
-		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured"}))
+		Expect(Attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured"}))
 	})
 
 	It("in the place of a stored result is not decoded", func(ctx SpecContext) {
@@ -167,7 +167,7 @@ var _ = Describe("A ConfigMap", func() {
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).On(w.A, w.B))
 		w.Kubelet.Measure(ctx, "x-r1", 1)
 		eventually(func() []v1alpha1.StoredResult { return Get(ctx, b).Status.Stored }).Should(HaveLen(1))
-		stored := configMaps(ctx, b)[0]
+		stored := ConfigMaps(ctx, b)[0]
 		Expect(k8s.Delete(ctx, &stored)).To(Succeed())
 		Expect(k8s.Create(ctx, remade(stored, func(cm *corev1.ConfigMap) {
 			cm.BinaryData[result.KeyClient] = framed(result.Document{
@@ -177,7 +177,7 @@ var _ = Describe("A ConfigMap", func() {
 		w.Kubelet.Measure(ctx, "x-r2", 1)
 		w.Kubelet.Measure(ctx, "x-r1", 2)
 		ExpectSucceeded(ctx, b, "^True Complete")
-		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured", "x-r2 a1 Measured", "x-r1 a2 Measured"}))
+		Expect(Attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured", "x-r2 a1 Measured", "x-r1 a2 Measured"}))
 	})
 })
 

@@ -2,7 +2,6 @@ package driven
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -10,8 +9,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
@@ -38,37 +35,6 @@ func slower(runs ...string) func(*result.Document) {
 	}
 }
 
-// setCriteria changes the rules of a benchmark as a user does.
-func setCriteria(ctx context.Context, b *v1alpha1.LatencyBenchmark, change func(*v1alpha1.LatencyBenchmarkSpec)) {
-	GinkgoHelper()
-	Edit(ctx, b, func(b *v1alpha1.LatencyBenchmark) { change(&b.Spec) })
-}
-
-// reasons returns the outcomes and reasons of the verdict's rules.
-func reasons(ctx context.Context, b *v1alpha1.LatencyBenchmark) []string {
-	GinkgoHelper()
-	var all []string
-	if v := Get(ctx, b).Status.Verdict; v != nil {
-		for _, r := range v.Rules {
-			all = append(all, fmt.Sprintf("%s %s", r.Outcome, r.Reason))
-		}
-	}
-	return all
-}
-
-// passedEvents returns the events about condition Passed in a namespace.
-func passedEvents(ctx context.Context, namespace string) ([]string, error) {
-	list := &eventsv1.EventList{}
-	err := k8s.List(ctx, list, client.InNamespace(namespace))
-	var all []string
-	for _, e := range list.Items {
-		if e.Action == v1alpha1.ConditionPassed {
-			all = append(all, e.Type+" "+e.Reason)
-		}
-	}
-	return all, err
-}
-
 var _ = Describe("A verdict", func() {
 	var w *World
 	BeforeEach(func(ctx SpecContext) {
@@ -87,11 +53,11 @@ var _ = Describe("A verdict", func() {
 		Expect(v.Comparisons).To(BeEquivalentTo(2))
 		Expect(v.Rules[0].CandidateRounds).To(BeEquivalentTo(6))
 		Expect(v.Rules[0].Candidate).To(HaveValue(BeNumerically("~", 5900, 10)))
-		Expect(reasons(ctx, b)).To(Equal([]string{"Pass WithinLimit", "Pass WithinLimit"}))
+		Expect(Reasons(ctx, b)).To(Equal([]string{"Pass WithinLimit", "Pass WithinLimit"}))
 		pods := w.Kubelet.Created()
 
 		By("an edit of the rules")
-		setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{Under("5us")} })
+		SetCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{Under("5us")} })
 		ExpectPassed(ctx, b, "^False Fail: p90 of default/tcp-64: .*over 6 rounds, .*: Fail, beyond max 5µs")
 		current := Get(ctx, b)
 		Expect(current.Status.ObservedGeneration).To(Equal(current.Generation))
@@ -101,9 +67,9 @@ var _ = Describe("A verdict", func() {
 
 		By("an edit while no manager runs")
 		// A manager that stops drops the events that it has not sent.
-		eventually(passedEvents).WithArguments(ctx, w.Namespace).Should(ConsistOf("Normal Pass", "Warning Fail"))
+		eventually(PassedEvents).WithArguments(ctx, w.Namespace).Should(ConsistOf("Normal Pass", "Warning Fail"))
 		manager.Stop()
-		setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{Under("7us")} })
+		SetCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{Under("7us")} })
 		w.Start()
 		ExpectPassed(ctx, b, "^True Pass")
 
@@ -112,18 +78,18 @@ var _ = Describe("A verdict", func() {
 		w.Patiently(ctx, b, func() any { return Get(ctx, b).Status }, Equal(written))
 
 		By("the gate's removal")
-		setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria = nil })
+		SetCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria = nil })
 		eventually(func() *v1alpha1.Verdict { return Get(ctx, b).Status.Verdict }).Should(BeNil())
-		Expect(condition(ctx, b, v1alpha1.ConditionPassed)).To(BeEmpty())
+		Expect(Condition(ctx, b, v1alpha1.ConditionPassed)).To(BeEmpty())
 		Expect(w.Kubelet.Created()).To(Equal(pods), "nothing was measured again")
 
-		eventually(passedEvents).WithArguments(ctx, w.Namespace).Should(ConsistOf("Normal Pass", "Warning Fail", "Normal Pass"))
+		eventually(PassedEvents).WithArguments(ctx, w.Namespace).Should(ConsistOf("Normal Pass", "Warning Fail", "Normal Pass"))
 	})
 
 	It("is not measured if its rounds can decide nothing", func(ctx SpecContext) {
 		w.Start()
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(5).On(w.A, w.B).Rule(Under("1s")))
-		eventually(func() string { return condition(ctx, b, v1alpha1.ConditionAccepted) }).Should(Equal(
+		eventually(func() string { return Condition(ctx, b, v1alpha1.ConditionAccepted) }).Should(Equal(
 			"False RuleUndecidable: spec.criteria.rules: rule p90 max 1s can neither pass nor fail with 5 rounds; set maxRounds to at least 6"))
 	})
 
@@ -139,17 +105,17 @@ var _ = Describe("A verdict", func() {
 		})
 		x := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(Under("6us")))
 		ExpectPassed(ctx, x, `^Unknown Inconclusive: .*x-r1 and x-r3 did not run under equal conditions at the server's end: kernel.release "6.1.0-37-amd64", then "6.2.0"`)
-		Expect(reasons(ctx, x)).To(Equal([]string{"Inconclusive " + v1alpha1.WarningEvidenceDiffers}))
+		Expect(Reasons(ctx, x)).To(Equal([]string{"Inconclusive " + v1alpha1.WarningEvidenceDiffers}))
 		y := w.Create(ctx, MakeBenchmark(w.Namespace, "y").Rounds(6).On(w.A, w.B).Rule(Under("6us")))
 		ExpectPassed(ctx, y, "^Unknown Inconclusive: .*in y-r2, client on .*: CPUsExclusive: expected 1 exclusive CPU, found 0-3 of the node's 0-7; ")
-		Expect(reasons(ctx, y)).To(Equal([]string{"Inconclusive " + v1alpha1.WarningCPUsNotExclusive}))
+		Expect(Reasons(ctx, y)).To(Equal([]string{"Inconclusive " + v1alpha1.WarningCPUsNotExclusive}))
 	})
 
 	It("does not outlive a stored result", func(ctx SpecContext) {
 		w.Start()
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(Under("6us")))
 		ExpectPassed(ctx, b, "^True Pass")
-		stored := configMaps(ctx, b)
+		stored := ConfigMaps(ctx, b)
 		Expect(stored).To(HaveLen(6))
 
 		By("a deletion")
@@ -158,14 +124,14 @@ var _ = Describe("A verdict", func() {
 		By("a result of another run in its place")
 		other := remade(stored[2], func(cm *corev1.ConfigMap) { cm.BinaryData, cm.Data = stored[3].BinaryData, stored[3].Data })
 		Expect(k8s.Create(ctx, other)).To(Succeed())
-		w.Patiently(ctx, b, func() any { return condition(ctx, b, v1alpha1.ConditionPassed) }, HavePrefix("Unknown ResultsMissing"))
+		w.Patiently(ctx, b, func() any { return Condition(ctx, b, v1alpha1.ConditionPassed) }, HavePrefix("Unknown ResultsMissing"))
 		Expect(k8s.Delete(ctx, other)).To(Succeed())
 		By("another server's part, which tells where the server ran")
 		document := result.Document{Version: result.Version, Run: stored[2].Labels[v1alpha1.LabelRun], Variant: "default", Attempt: 1, Role: v1alpha1.RoleServer,
 			Evidence: result.Evidence{Node: w.B, CPUsAllowed: "1", MeasuringCPU: 1, DeviceNUMANode: -1}}
 		other = remade(stored[2], func(cm *corev1.ConfigMap) { cm.BinaryData[result.KeyServer] = framed(document).Compressed })
 		Expect(k8s.Create(ctx, other)).To(Succeed())
-		w.Patiently(ctx, b, func() any { return condition(ctx, b, v1alpha1.ConditionPassed) }, HavePrefix("Unknown ResultsMissing"))
+		w.Patiently(ctx, b, func() any { return Condition(ctx, b, v1alpha1.ConditionPassed) }, HavePrefix("Unknown ResultsMissing"))
 		Expect(k8s.Delete(ctx, other)).To(Succeed())
 		By("its return")
 		back := remade(stored[2])
@@ -183,7 +149,7 @@ var _ = Describe("A verdict", func() {
 		w.Kubelet.Agents(slower("x-late-"))
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Variants("early", "late").Rule(Within("10%")).AgainstVariant("early"))
 		ExpectPassed(ctx, b, `^False Fail: p90 of late/tcp-64: 10.\d+µs against 5.90µs, ratio 1.\d+, .*over 6\+6 rounds, .*: Fail, beyond maxIncrease 10%`)
-		setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Baseline.Variant.Name = "late" })
+		SetCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Baseline.Variant.Name = "late" })
 		ExpectPassed(ctx, b, `^True Pass: p90 of early/tcp-64: .*lower than the baseline`)
 	})
 
@@ -200,7 +166,7 @@ var _ = Describe("A verdict", func() {
 		Expect(w.Kubelet.Created()).To(HaveLen(pods+12), "only the baseline was measured")
 
 		By("a baseline whose results go")
-		stored := configMaps(ctx, before)
+		stored := ConfigMaps(ctx, before)
 		Expect(k8s.Delete(ctx, &stored[0])).To(Succeed())
 		ExpectPassed(ctx, b, "^Unknown BaselineResultsMissing: ")
 		By("a baseline that goes")
@@ -208,18 +174,18 @@ var _ = Describe("A verdict", func() {
 		ExpectPassed(ctx, b, "^Unknown BaselineMissing: ")
 
 		By("a baseline of other firmware")
-		for _, cm := range configMaps(ctx, before) {
+		for _, cm := range ConfigMaps(ctx, before) {
 			Expect(k8s.Delete(ctx, &cm)).To(Succeed())
 		}
 		w.Kubelet.Agents(func(d *result.Document) { d.Evidence.Facts["nic.firmware-variant"] = "full-feature" })
 		w.Create(ctx, MakeBenchmark(w.Namespace, "before").Rounds(6).On(w.A, w.B))
 		ExpectPassed(ctx, b, `^Unknown Inconclusive: .*nic.firmware-variant "full-feature", then absent`)
-		Expect(reasons(ctx, b)).To(Equal([]string{"Inconclusive " + v1alpha1.WarningEvidenceDiffers}))
+		Expect(Reasons(ctx, b)).To(Equal([]string{"Inconclusive " + v1alpha1.WarningEvidenceDiffers}))
 		By("the same with a pattern, and in full")
-		setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.IgnoreDifferences = []string{"nic.*"} })
+		SetCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.IgnoreDifferences = []string{"nic.*"} })
 		eventually(func() bool { return Get(ctx, b).Status.ObservedGeneration == Get(ctx, b).Generation }).Should(BeTrue())
-		Expect(condition(ctx, b, v1alpha1.ConditionPassed)).To(HavePrefix("Unknown Inconclusive"))
-		setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) {
+		Expect(Condition(ctx, b, v1alpha1.ConditionPassed)).To(HavePrefix("Unknown Inconclusive"))
+		SetCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) {
 			s.Criteria.IgnoreDifferences = []string{"nic.firmware-variant"}
 		})
 		ExpectPassed(ctx, b, "^True Pass")
@@ -234,7 +200,7 @@ var _ = Describe("A verdict", func() {
 		})
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(Under("6us")))
 		for attempt := 1; attempt <= 3; attempt++ {
-			eventually(func() []string { return attempts(ctx, b) }).Should(ContainElement(fmt.Sprintf("x-r6 a%d ResultCorrupt", attempt)))
+			eventually(func() []string { return Attempts(ctx, b) }).Should(ContainElement(fmt.Sprintf("x-r6 a%d ResultCorrupt", attempt)))
 			w.Pass(20 * time.Second)
 		}
 		ExpectSucceeded(ctx, b, "^False Failed")
@@ -254,7 +220,7 @@ var _ = Describe("A verdict", func() {
 			second := w.Start(dies(notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return len(s.Stored) == 8 })))
 			eventually(second.Dead).Should(BeTrue())
 			second.Stop()
-			Expect(condition(ctx, b, v1alpha1.ConditionPassed)).To(HavePrefix("Unknown NotJudged: the verdict of the planned rounds is Inconclusive"))
+			Expect(Condition(ctx, b, v1alpha1.ConditionPassed)).To(HavePrefix("Unknown NotJudged: the verdict of the planned rounds is Inconclusive"))
 			w.Start()
 			ExpectSucceeded(ctx, b, "^True Complete: 10 of 10")
 			ExpectPassed(ctx, b, passed)
@@ -262,12 +228,12 @@ var _ = Describe("A verdict", func() {
 			Expect(status.ExtendedRounds).To(BeEquivalentTo(4))
 			Expect(status.Verdict.Evaluations).To(BeEquivalentTo(2))
 			Expect(status.Verdict.WrongOneIn).To(BeEquivalentTo(20), "each of two looks has 1 in 40")
-			Expect(attempts(ctx, b)).To(HaveLen(10))
+			Expect(Attempts(ctx, b)).To(HaveLen(10))
 			for round := 1; round <= 10; round++ {
 				Expect(w.Kubelet.Created()).To(ContainElement(fmt.Sprintf("x-r%d-a1-client", round)))
 			}
 			By("and does not look a third time, whatever the rules say afterwards")
-			setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules[0] = Under("6001ns") })
+			SetCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules[0] = Under("6001ns") })
 			eventually(func() bool { return Get(ctx, b).Status.ObservedGeneration == Get(ctx, b).Generation }).Should(BeTrue())
 			Expect(Get(ctx, b).Status.Verdict.Evaluations).To(BeEquivalentTo(2))
 			Expect(w.Kubelet.Created()).To(HaveLen(20))

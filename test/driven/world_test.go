@@ -3,7 +3,6 @@ package driven
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -44,18 +43,23 @@ var (
 // World has the objects of one spec, and their cluster.
 type World struct {
 	*Cluster
-	Namespace string
-	// A and B are the names of two nodes.
-	A, B string
+	Place
 }
 
 // NewWorld makes a cluster with two nodes, which is the present one from now on.
 func NewWorld(ctx context.Context) *World {
 	GinkgoHelper()
 	const namespace = "spec"
-	w := &World{Cluster: New(namespace), Namespace: namespace, A: namespace + "-a", B: namespace + "-b"}
+	w := &World{Cluster: New(namespace), Place: Place{Namespace: namespace, A: namespace + "-a", B: namespace + "-b"}}
 	present, k8s = w, w.Store.Client("user")
-	Use(Suite{Ready: func() time.Time { return Began }})
+	Use(Suite{
+		Client: k8s, User: "alice", Ready: func() time.Time { return Began },
+		Await: func(actual any, matcher gomegatypes.GomegaMatcher) {
+			GinkgoHelper()
+			eventually(actual).Should(matcher)
+		},
+		Write: func(write func() error) { GinkgoHelper(); Expect(write()).To(Succeed()) },
+	})
 	w.AddNode(ctx, MakeNode(w.A))
 	w.AddNode(ctx, MakeNode(w.B))
 	return w
@@ -90,30 +94,6 @@ func dies(at func(Write) bool) Fault {
 		}
 		return Nothing
 	}
-}
-
-// Create creates a benchmark.
-func (w *World) Create(ctx context.Context, b *BenchmarkBuilder) *v1alpha1.LatencyBenchmark {
-	GinkgoHelper()
-	created := b.Obj()
-	Expect(k8s.Create(ctx, created)).To(Succeed())
-	return created
-}
-
-// Get returns the current version of an object.
-func Get[T client.Object](ctx context.Context, o T) T {
-	GinkgoHelper()
-	current := reflect.New(reflect.TypeOf(o).Elem()).Interface().(T)
-	Expect(k8s.Get(ctx, client.ObjectKeyFromObject(o), current)).To(Succeed())
-	return current
-}
-
-// Edit changes an object as a user does.
-func Edit[T client.Object](ctx context.Context, o T, change func(T)) {
-	GinkgoHelper()
-	current := Get(ctx, o)
-	change(current)
-	Expect(k8s.Update(ctx, current)).To(Succeed())
 }
 
 // Wake makes the controllers reconcile an object: it changes an annotation that only the watch notices.

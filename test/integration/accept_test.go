@@ -50,7 +50,7 @@ var _ = Describe("A benchmark of a secondary network", func() {
 		builder.Spec.Network.NAD.AlignWith = VF
 		b := w.Create(ctx, builder)
 		ExpectAccepted(ctx, b, "^False NetworkNotFound: .*create it")
-		Expect(condition(ctx, b, v1alpha1.ConditionSucceeded)).To(HavePrefix("Unknown NotAccepted: spec."))
+		Expect(Condition(ctx, b, v1alpha1.ConditionSucceeded)).To(HavePrefix("Unknown NotAccepted: spec."))
 		// No controller watches networks: the benchmark is reconciled again every ten seconds, without an event.
 		createNetwork(ctx, w.Namespace, "macvlan", "")
 		ExpectAccepted(ctx, b, "^True")

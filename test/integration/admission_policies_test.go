@@ -56,7 +56,7 @@ var _ = Describe("The admission policies", func() {
 	}
 	It("keep nodes cordoned, tainted and labelled while they are not verified, for all but the gate", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
-		w := &World{Namespace: namespace}
+		w := &World{Place: Place{Namespace: namespace}}
 		build := MakeNode(namespace + "-a")
 		build.Labels[GateLabel] = namespace
 		node := w.AddNode(ctx, build)
@@ -187,7 +187,7 @@ var _ = Describe("The admission policies", func() {
 
 	It("hold back a verified node in the write that reports a change, while no manager runs", func(ctx SpecContext) {
 		namespace := newNamespace(ctx)
-		w := &World{Namespace: namespace}
+		w := &World{Place: Place{Namespace: namespace}}
 		build := MakeNode(namespace + "-a")
 		build.Labels[GateLabel] = namespace
 		node := w.AddNode(ctx, build)

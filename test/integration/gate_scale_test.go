@@ -288,7 +288,7 @@ var _ = Describe("A gate of many nodes", func() {
 			// On a busy machine, a list of so many objects may fail.
 			Eventually(func() (int, error) { return verifications(benchmark) }).WithTimeout(patience).WithPolling(time.Second).Should(Equal(size))
 			took := time.Since(began)
-			Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).WithTimeout(patience).Should(HavePrefix("True AllVerified"))
+			Eventually(func() string { return GateSays(ctx, g, v1alpha1.ConditionPassed) }).WithTimeout(patience).Should(HavePrefix("True AllVerified"))
 			time.Sleep(2 * time.Second)
 			writes := counted.Take()
 			writes["create Event"] = events() - eventsBefore
@@ -360,7 +360,7 @@ var _ = Describe("A gate of many nodes", func() {
 			if is != "" {
 				marked++
 			}
-			if is != "" && is != corev1.ConditionTrue || n.Labels[v1alpha1.NodeLabelVerified] == "false" || marksOf(n).taint == "" {
+			if is != "" && is != corev1.ConditionTrue || n.Labels[v1alpha1.NodeLabelVerified] == "false" || MarksOf(n).Taint == "" {
 				held++
 			}
 		}, client.MatchingLabels{GateLabel: w.Namespace})
@@ -375,9 +375,9 @@ var _ = Describe("A gate of many nodes", func() {
 			defer mu.Unlock()
 			AddReportEntry(fmt.Sprintf("%s: %d nodes in %s, at most %d at once, writes %v", what, size, time.Since(began).Round(time.Second), most, counted.Take()))
 		}
-		passed := func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }
+		passed := func() string { return GateSays(ctx, g, v1alpha1.ConditionPassed) }
 		Eventually(passed).WithTimeout(10 * time.Minute).WithPolling(time.Second).Should(HavePrefix("True AllVerified: all 200"))
-		Expect(gateSays(ctx, g, v1alpha1.ConditionOperational)).To(HaveSuffix("spec.enforcement.mode is Observe"))
+		Expect(GateSays(ctx, g, v1alpha1.ConditionOperational)).To(HaveSuffix("spec.enforcement.mode is Observe"))
 		report("Observe")
 		mu.Lock()
 		Expect(marked).To(BeZero(), "in Observe mode, the gate marks no Node")
@@ -418,7 +418,7 @@ var _ = Describe("A gate of many nodes", func() {
 			s.MaxParallel, s.HistoryLimit, s.Identity.Labels = new(intstr.FromInt32(100)), 1, []string{label}
 			s.Enforcement.Taint.Effect = corev1.TaintEffectNoExecute
 		}))
-		passed := func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }
+		passed := func() string { return GateSays(ctx, g, v1alpha1.ConditionPassed) }
 		Eventually(passed).WithTimeout(10 * time.Minute).WithPolling(time.Second).Should(HavePrefix("True AllVerified: all 200"))
 		absent := func() int {
 			list := &v1alpha1.LatencyVerificationList{}
@@ -432,7 +432,7 @@ var _ = Describe("A gate of many nodes", func() {
 		stop := follow(ctx, &corev1.NodeList{}, func(_ watch.EventType, o client.Object) {
 			n := o.(*corev1.Node)
 			versions++
-			if marksOf(n) != (marks{version: n.ResourceVersion, kernel: n.Status.NodeInfo.KernelVersion, condition: "True", label: "true", taint: "untainted"}) {
+			if MarksOf(n) != (Marks{Version: n.ResourceVersion, Kernel: n.Status.NodeInfo.KernelVersion, Condition: "True", Label: "true", Taint: "untainted"}) {
 				held++
 			}
 		}, client.MatchingLabels{GateLabel: w.Namespace})

@@ -1,25 +1,15 @@
 package integration
 
 import (
-	"context"
-
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	. "github.com/tailgate-dev/tailgate/test/specs"
 )
-
-// isGone returns a function that reports whether a benchmark does not exist.
-func isGone(ctx context.Context, b client.Object) func() bool {
-	return func() bool {
-		return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(b), b.DeepCopyObject().(client.Object)))
-	}
-}
 
 var _ = Describe("A namespace that is being deleted", func() {
 	It("keeps no benchmark, and a benchmark nothing in it", func(ctx SpecContext) {
@@ -34,10 +24,10 @@ var _ = Describe("A namespace that is being deleted", func() {
 		for _, pod := range []*corev1.Pod{server, peer} {
 			Expect(k8s.Delete(ctx, pod, client.GracePeriodSeconds(0))).To(Succeed())
 		}
-		Eventually(attempts).WithArguments(ctx, b).Should(ContainElement("x-r1 a1 PodLost"))
+		Eventually(Attempts).WithArguments(ctx, b).Should(ContainElement("x-r1 a1 PodLost"))
 		By("the time of the second attempt")
-		w.Patiently(ctx, b, func() any { return podsLeft(ctx, b) }, BeEmpty())
+		w.Patiently(ctx, b, func() any { return PodsLeft(ctx, b) }, BeEmpty())
 		Expect(k8s.Delete(ctx, b)).To(Succeed())
-		Eventually(isGone(ctx, b)).Should(BeTrue(), "no finalizer holds it")
+		Eventually(IsGone(ctx, b)).Should(BeTrue(), "no finalizer holds it")
 	})
 })

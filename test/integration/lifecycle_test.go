@@ -30,8 +30,8 @@ var _ = Describe("A benchmark", func() {
 		w.Kubelet.Run(ctx, peer)
 		w.Kubelet.Gone(ctx, server, peer)
 		ExpectSucceeded(ctx, b, "^True Complete")
-		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured"}))
-		Expect(storedRuns(ctx, b)).To(HaveLen(1))
+		Expect(Attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured"}))
+		Expect(StoredRuns(ctx, b)).To(HaveLen(1))
 	})
 
 	It("is measured round by round and completes", func(ctx SpecContext) {
@@ -82,7 +82,7 @@ var _ = Describe("A benchmark", func() {
 		Expect(status.CompletionTime).NotTo(BeNil())
 		Expect(status.ObservedGeneration).To(BeEquivalentTo(1))
 		Expect(*status.Progress).To(Equal(v1alpha1.Progress{Runs: "2/2", Done: 2, Total: 2}))
-		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured", "x-r2 a1 Measured"}))
+		Expect(Attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured", "x-r2 a1 Measured"}))
 		Expect(status.Attempts[0].MeasuredMilliseconds).To(BeNumerically("==", 2000))
 		Expect(status.Results).To(HaveLen(2))
 		for _, r := range status.Results {
@@ -99,15 +99,15 @@ var _ = Describe("A benchmark", func() {
 		Expect(status.Endpoints[0].Node).To(Equal(w.A))
 
 		By("leaving nothing but the stored results, which go with the benchmark")
-		Expect(podsLeft(ctx, b)).To(BeEmpty())
+		Expect(PodsLeft(ctx, b)).To(BeEmpty())
 		Expect(w.Kubelet.Created()).To(ConsistOf("x-r1-a1-server", "x-r1-a1-client", "x-r2-a1-server", "x-r2-a1-client"))
-		stored := configMaps(ctx, b)
+		stored := ConfigMaps(ctx, b)
 		Expect(stored).To(HaveLen(2))
 		for i := range stored {
 			Expect(metav1.IsControlledBy(&stored[i], b)).To(BeTrue())
 			Expect(stored[i].Immutable).To(HaveValue(BeTrue()))
 		}
-		for _, s := range storedRuns(ctx, b) {
+		for _, s := range StoredRuns(ctx, b) {
 			for _, seen := range []result.Seen{s.ClientSeen, s.ServerSeen} {
 				Expect(seen.PodUID).NotTo(BeEmpty())
 				Expect(seen.Requests).To(HaveKey("cpu"))

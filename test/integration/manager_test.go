@@ -24,7 +24,6 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
 	"github.com/tailgate-dev/tailgate/controllers/benchmark"
 	"github.com/tailgate-dev/tailgate/controllers/gate"
@@ -119,9 +118,7 @@ func (s *mortalStatus) Patch(ctx context.Context, object client.Object, patch cl
 
 // World holds the objects and settings of one spec.
 type World struct {
-	Namespace string
-	// A and B are the names of two nodes.
-	A, B     string
+	Place
 	Kubelet  *Kubelet
 	Clock    *clock
 	Settings benchmark.Settings
@@ -167,7 +164,7 @@ func NewWorld(ctx SpecContext) *World {
 	namespace := newNamespace(ctx)
 	clock := &clock{}
 	w := &World{
-		Namespace: namespace, A: namespace + "-a", B: namespace + "-b",
+		Place:   Place{Namespace: namespace, A: namespace + "-a", B: namespace + "-b"},
 		Kubelet: NewKubelet(ctx, namespace, clock.Now), Clock: clock,
 		Settings: benchmark.Settings{BenchImage: "bench:test", PullPolicy: corev1.PullNever, StartTimeout: time.Minute, MaxAttempts: 3},
 	}
@@ -266,40 +263,6 @@ func (m *Manager) Sees(ctx SpecContext, written client.Object) {
 func (m *Manager) Stop() {
 	m.stop()
 	<-m.done
-}
-
-// Create creates a benchmark.
-func (w *World) Create(ctx SpecContext, b *BenchmarkBuilder) *v1alpha1.LatencyBenchmark {
-	GinkgoHelper()
-	created := b.Obj()
-	Expect(k8s.Create(ctx, created)).To(Succeed())
-	return created
-}
-
-// CreateMatrix creates a matrix.
-func (w *World) CreateMatrix(ctx SpecContext, m *MatrixBuilder) *v1alpha1.LatencyMatrix {
-	GinkgoHelper()
-	created := m.DeepCopy()
-	Expect(k8s.Create(ctx, created)).To(Succeed())
-	return created
-}
-
-// Get returns the current version of an object.
-func Get[T client.Object](ctx context.Context, o T) T {
-	GinkgoHelper()
-	current := reflect.New(reflect.TypeOf(o).Elem()).Interface().(T)
-	Expect(k8s.Get(ctx, client.ObjectKeyFromObject(o), current)).To(Succeed())
-	return current
-}
-
-// Edit changes an object as a user does, and tries again if something else has changed the object meanwhile.
-func Edit[T client.Object](ctx context.Context, o T, change func(T)) {
-	GinkgoHelper()
-	Eventually(func() error {
-		current := Get(ctx, o)
-		change(current)
-		return k8s.Update(ctx, current)
-	}).Should(Succeed())
 }
 
 // Advance puts the clock forward and wakes the controller, because its timers do not use this clock.

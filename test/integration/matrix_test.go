@@ -1,13 +1,8 @@
 package integration
 
 import (
-	"context"
-	"fmt"
-	"strings"
-
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	eventsv1 "k8s.io/api/events/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,49 +23,6 @@ func (w *World) Group(ctx SpecContext, names ...string) {
 		n.Status.Allocatable[VF] = resource.MustParse("4")
 		w.AddNode(ctx, n)
 	}
-}
-
-// children returns the benchmarks of the pairs, by name.
-func children(ctx context.Context, b *v1alpha1.LatencyMatrix) map[string]v1alpha1.LatencyBenchmark {
-	GinkgoHelper()
-	list := &v1alpha1.LatencyBenchmarkList{}
-	Expect(k8s.List(ctx, list, client.InNamespace(b.Namespace), client.MatchingLabels{v1alpha1.LabelMatrix: b.Name})).To(Succeed())
-	all := map[string]v1alpha1.LatencyBenchmark{}
-	for _, child := range list.Items {
-		all[child.Name] = child
-	}
-	return all
-}
-
-// child waits for the benchmark of a pair.
-func child(ctx context.Context, b *v1alpha1.LatencyMatrix, number int32) *v1alpha1.LatencyBenchmark {
-	GinkgoHelper()
-	c := &v1alpha1.LatencyBenchmark{ObjectMeta: metav1.ObjectMeta{Namespace: b.Namespace, Name: b.PairName(number)}}
-	Eventually(func() error { return k8s.Get(ctx, client.ObjectKeyFromObject(c), c) }).Should(Succeed())
-	return c
-}
-
-// toldOf returns the events about a benchmark, as "type reason: note".
-func toldOf(ctx context.Context, b client.Object) ([]string, error) {
-	list := &eventsv1.EventList{}
-	err := k8s.List(ctx, list, client.InNamespace(b.GetNamespace()))
-	var all []string
-	for _, e := range list.Items {
-		if e.Regarding.UID == b.GetUID() {
-			all = append(all, fmt.Sprintf("%s %s: %s", e.Type, e.Reason, e.Note))
-		}
-	}
-	return all, err
-}
-
-// pairsOf lists the pairs of a plan as "client>server", without the namespace in the names.
-func (w *World) pairsOf(all map[string]v1alpha1.LatencyBenchmark) map[string]string {
-	pairs := map[string]string{}
-	for name, c := range all {
-		p := c.Spec.Placement
-		pairs[name] = strings.ReplaceAll(p.Client.NodeName+">"+p.Server.NodeName, w.Namespace+"-", "")
-	}
-	return pairs
 }
 
 // ExpectApart checks the history of the pods: never two pairs on one node, never more pairs at once than allowed, and on each node
@@ -103,12 +55,6 @@ func (w *World) ExpectApart(all map[string]v1alpha1.LatencyBenchmark, maxParalle
 	}
 }
 
-// ExpectMeasured waits, for many runs, until condition Succeeded matches a regular expression.
-func ExpectMeasured(ctx context.Context, b client.Object, pattern string) {
-	GinkgoHelper()
-	Eventually(func() string { return condition(ctx, b, v1alpha1.ConditionSucceeded) }).Should(MatchRegexp(pattern))
-}
-
 var _ = Describe("A matrix", func() {
 	var w *World
 	BeforeEach(func(ctx SpecContext) {
@@ -127,8 +73,8 @@ var _ = Describe("A matrix", func() {
 		w.Group(ctx, "5")
 		ExpectMeasured(ctx, b, "^True Complete: 6 of 6 pairs measured; the slowest is x-p4$")
 
-		all := children(ctx, b)
-		Expect(w.pairsOf(all)).To(Equal(AllPairsOfFour))
+		all := Children(ctx, b)
+		Expect(w.PairsOf(all)).To(Equal(AllPairsOfFour))
 		w.ExpectApart(all, 2)
 		Expect(w.Kubelet.Created()).To(HaveLen(6 * 2 * 2))
 		for _, c := range all {
@@ -136,7 +82,7 @@ var _ = Describe("A matrix", func() {
 			Expect(owner.UID).To(Equal(b.UID))
 			Expect(owner.BlockOwnerDeletion).To(HaveValue(BeTrue()))
 			Expect(c.Status.Results[0].Rounds).To(BeEquivalentTo(2))
-			Expect(configMaps(ctx, &c)).To(HaveLen(2))
+			Expect(ConfigMaps(ctx, &c)).To(HaveLen(2))
 		}
 
 		By("what the status says")
@@ -164,7 +110,7 @@ var _ = Describe("A matrix", func() {
 		Expect(status.Summary.P99).To(Equal("10.99µs"))
 
 		By("what the events tell")
-		Eventually(toldOf).WithArguments(ctx, b).Should(ConsistOf(
+		Eventually(ToldOf).WithArguments(ctx, b).Should(ConsistOf(
 			HavePrefix("Normal Accepted: 4 nodes"), HavePrefix("Normal Complete: 6 of 6"),
 			HavePrefix("Normal PairMeasured: measured x-p1, client on "+w.Namespace+"-1, server on "+w.Namespace+"-4"),
 			HavePrefix("Normal PairMeasured: measured x-p2, "), HavePrefix("Normal PairMeasured: measured x-p3, "),

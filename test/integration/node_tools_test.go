@@ -190,7 +190,7 @@ var _ = Describe("The system-upgrade-controller, simulated,", func() {
 		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) {
 			s.Template.Spec.Pods = &v1alpha1.PodSettings{Tolerations: []corev1.Toleration{{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}}}
 		}))
-		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.A, IsVerified)
 		controller := as("system:serviceaccount:system-upgrade:system-upgrade")
 		complete := func(since time.Duration) error {
 			n := &corev1.Node{}
@@ -201,13 +201,13 @@ var _ = Describe("The system-upgrade-controller, simulated,", func() {
 		w.ChangeNode(ctx, w.A, func(n *corev1.Node) { n.Spec.Unschedulable = true })
 		w.SlowNode(w.A) // It fails at first, so that the order of events does not depend on how fast it is measured.
 		w.Upgrade(ctx, w.A, "6.1.1")
-		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+		w.Expect(ctx, w.A, "Failed Fail"+HeldBack)
 		for _, since := range []time.Duration{0, time.Minute} {
 			Eventually(func() error { return complete(since) }).Should(MatchError(ContainSubstring("is not verified, so it stays cordoned")))
 		}
 		w.SamplesFrom(func(*v1alpha1.LatencyBenchmark) int64 { return 10_000 })
 		w.AskVerify(ctx, w.A)
-		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.A, IsVerified)
 		Eventually(func() error { return complete(time.Minute) }).Should(Succeed())
 		n := &corev1.Node{}
 		Expect(k8s.Get(ctx, client.ObjectKey{Name: w.A}, n)).To(Succeed())

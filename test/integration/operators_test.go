@@ -115,7 +115,7 @@ var _ = Describe("sriov-network-operator, simulated,", func() {
 				s.Enforcement.Taint = nil
 			}
 		}))
-		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.A, IsVerified)
 
 		operator.drain(ctx)
 		w.SlowNode(w.A) // It fails at first, so that the order of events does not depend on how fast it is measured.
@@ -134,10 +134,10 @@ var _ = Describe("sriov-network-operator, simulated,", func() {
 			operator.finish(ctx)
 			By("uncordoning a node that the taint holds back, and unpausing its own pool")
 			Eventually(func() error { return operator.complete(ctx) }).Should(Succeed())
-			w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+			w.Expect(ctx, w.A, "Failed Fail"+HeldBack)
 			w.SamplesFrom(func(*v1alpha1.LatencyBenchmark) int64 { return 10_000 })
 			w.AskVerify(ctx, w.A)
-			w.Expect(ctx, w.A, isVerified)
+			w.Expect(ctx, w.A, IsVerified)
 			return
 		}
 		Consistently(func() bool { return apierrors.IsForbidden(operator.complete(ctx)) }, "1s").Should(BeTrue())
@@ -147,7 +147,7 @@ var _ = Describe("sriov-network-operator, simulated,", func() {
 		Expect(operator.complete(ctx)).To(MatchError(ContainSubstring("is not verified, so it stays cordoned")))
 		w.SamplesFrom(func(*v1alpha1.LatencyBenchmark) int64 { return 10_000 })
 		w.AskVerify(ctx, w.A)
-		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.A, IsVerified)
 		Eventually(func() error { return operator.complete(ctx) }).Should(Succeed())
 	},
 		Entry("with the taint, before it measures it", true),
@@ -268,20 +268,20 @@ var _ = Describe("Kernel Module Management, simulated,", func() {
 		operator := newModuleOperator(ctx, w)
 		w.Start()
 		g := w.Gate(ctx, vfGate(ctx, w))
-		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(And(
+		Eventually(func() string { return GateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(And(
 			HavePrefix("False DevicesWithheld: spec.enforcement.taint: "), ContainSubstring("these do not: Module "+w.Namespace+"/sfc;")))
-		Expect(gateSays(ctx, g, v1alpha1.ConditionReady)).To(HavePrefix("False"))
+		Expect(GateSays(ctx, g, v1alpha1.ConditionReady)).To(HavePrefix("False"))
 		Consistently(func() string { return w.Says(ctx, w.A) }, "1s").Should(Equal(": - - -"), "it must not begin to hold nodes back")
 		code, output := kubectl(ctx, adminKubeconfig(w.Namespace), "patch", "modules.kmm.sigs.x-k8s.io", "sfc", "--type=merge", "--patch-file", filepath.Join(gateSamples, "kmm.yaml"))
 		Expect(code).To(BeZero(), output)
 		w.Advance(ctx, time.Minute, g)
 		for _, name := range []string{w.A, w.B} {
-			w.Expect(ctx, name, isVerified)
+			w.Expect(ctx, name, IsVerified)
 		}
 		w.Upgrade(ctx, w.A, "6.1.1")
 		Eventually(func() int64 { return w.Verification(ctx, w.A).Status.Number }).Should(Equal(int64(2)))
-		w.Expect(ctx, w.A, isVerified)
-		Expect(gateSays(ctx, g, v1alpha1.ConditionOperational)).To(HavePrefix("True"))
+		w.Expect(ctx, w.A, IsVerified)
+		Expect(GateSays(ctx, g, v1alpha1.ConditionOperational)).To(HavePrefix("True"))
 		operator.stop()
 		Expect(operator.unloaded).To(BeZero())
 	})
@@ -291,10 +291,10 @@ var _ = Describe("Kernel Module Management, simulated,", func() {
 		operator := newModuleOperator(ctx, w)
 		w.Start()
 		w.Gate(ctx, vfGate(ctx, w).With(func(s *v1alpha1.LatencyGateSpec) { s.Enforcement.Taint = nil }))
-		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.A, IsVerified)
 		w.Upgrade(ctx, w.A, "6.1.1")
 		Eventually(func() int64 { return w.Verification(ctx, w.A).Status.Number }).Should(Equal(int64(2)))
-		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.A, IsVerified)
 		operator.stop()
 		Expect(operator.unloaded).To(BeZero())
 	})
@@ -329,22 +329,22 @@ var _ = Describe("The Machine Config Operator, simulated,", func() {
 			s.Template.Spec.Pods = &v1alpha1.PodSettings{Tolerations: []corev1.Toleration{{Key: corev1.TaintNodeUnschedulable, Operator: corev1.TolerationOpExists}}}
 			s.Template.Spec.Workload.Duration.Duration = 2 * time.Minute
 		}))
-		Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(And(
+		Eventually(func() string { return GateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(And(
 			HavePrefix("False TemplateTooLong: spec.template: "), ContainSubstring("its runs take 12m"), ContainSubstring("Degraded")))
 		Consistently(func() string { return w.Says(ctx, w.A) }, "1s").Should(Equal(": - - -"))
 		Edit(ctx, g, func(g *v1alpha1.LatencyGate) { g.Spec.Template.Spec.Workload.Duration.Duration = time.Second })
-		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.A, IsVerified)
 
 		Expect(operator.cordon(ctx, true)).To(Succeed())
 		w.SlowNode(w.A)
 		w.Upgrade(ctx, w.A, "6.1.1")
-		Eventually(func() string { return w.Says(ctx, w.A) }).Should(HaveSuffix(heldBack))
+		Eventually(func() string { return w.Says(ctx, w.A) }).Should(HaveSuffix(HeldBack))
 		Expect(operator.cordon(ctx, false)).To(MatchError(ContainSubstring("is not verified, so it stays cordoned")))
-		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+		w.Expect(ctx, w.A, "Failed Fail"+HeldBack)
 		Expect(operator.cordon(ctx, false)).To(MatchError(ContainSubstring("is not verified, so it stays cordoned")))
 		w.SamplesFrom(func(*v1alpha1.LatencyBenchmark) int64 { return 10_000 })
 		w.AskVerify(ctx, w.A)
-		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.A, IsVerified)
 		Eventually(func() error { return operator.cordon(ctx, false) }).Should(Succeed())
 	})
 })
@@ -367,7 +367,7 @@ var _ = Describe("Cluster API, simulated,", func() {
 		w := NewGateWorld(ctx)
 		w.Start()
 		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Enforcement.HoldPod = &v1alpha1.GateHoldPod{} }))
-		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.A, IsVerified)
 		holds := func() (all []corev1.Pod) {
 			GinkgoHelper()
 			list := &corev1.PodList{}

@@ -122,7 +122,7 @@ func (w *World) Execute(certificate string) (address string, manager *gexec.Sess
 func (w *World) expectVerdict(ctx SpecContext, says string) {
 	GinkgoHelper()
 	g := &v1alpha1.LatencyGate{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace}}
-	Eventually(func() string { return gateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix(says))
+	Eventually(func() string { return GateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(HavePrefix(says))
 }
 
 // fail makes the gate fail by an upgrade of node A to a slow kernel.
@@ -130,7 +130,7 @@ func (w *World) fail(ctx SpecContext, kernel string) {
 	GinkgoHelper()
 	w.SlowNode(w.A)
 	w.Upgrade(ctx, w.A, kernel)
-	w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+	w.Expect(ctx, w.A, "Failed Fail"+HeldBack)
 	w.expectVerdict(ctx, "False NodesFailed")
 }
 
@@ -139,7 +139,7 @@ func (w *World) recover(ctx SpecContext) {
 	GinkgoHelper()
 	w.Kubelet.Agents(nil)
 	w.AskVerify(ctx, w.A)
-	w.Expect(ctx, w.A, isVerified)
+	w.Expect(ctx, w.A, IsVerified)
 	w.expectVerdict(ctx, "True AllVerified")
 }
 
@@ -149,8 +149,8 @@ func passingGate(ctx SpecContext, certificate string) (w *World, address string,
 	w = NewGateWorld(ctx)
 	address, manager = w.Execute(certificate)
 	w.Gate(ctx, MakeGate(w.Namespace))
-	w.Expect(ctx, w.A, isVerified)
-	w.Expect(ctx, w.B, isVerified)
+	w.Expect(ctx, w.A, IsVerified)
+	w.Expect(ctx, w.B, IsVerified)
 	w.expectVerdict(ctx, "True AllVerified: all 2 nodes")
 	return w, address, manager
 }
@@ -376,7 +376,7 @@ spec:
 		w.Kubelet.Die(w.A)
 		w.Kubelet.Agents(nil)
 		w.Upgrade(ctx, w.A, "6.3.0")
-		w.Expect(ctx, w.A, "Measuring Measuring"+heldBack)
+		w.Expect(ctx, w.A, "Measuring Measuring"+HeldBack)
 		release(ctx, rollout, "trading:v3")
 		Eventually(func() int { _, waiting := analysisRuns(ctx, namespace); return waiting }).Should(Equal(1), "it asks again")
 		Expect(images(ctx, namespace)()).To(ConsistOf("trading:v2", "trading:v3"))

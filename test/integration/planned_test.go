@@ -63,7 +63,7 @@ func twoRounds(file string) string {
 func carriedOut(ctx context.Context, k *Kubelet, b *v1alpha1.LatencyBenchmark) []ran {
 	GinkgoHelper()
 	runs := map[string]result.Stored{}
-	for _, stored := range storedRuns(ctx, b) {
+	for _, stored := range StoredRuns(ctx, b) {
 		runs[stored.Client.Run] = stored
 	}
 	var made []string
@@ -124,20 +124,20 @@ func runsAsPlanned(ctx SpecContext, w *World, sample string, agents func(*v1alph
 	Expect(k8s.Create(ctx, object)).To(Succeed())
 	o := asType(object)
 	if agents != nil {
-		w.Kubelet.Agents(agents(overview(o)))
+		w.Kubelet.Agents(agents(Overview(o)))
 	}
 	w.Start()
 	w.Kubelet.Auto(ctx)
-	Eventually(func() bool { o = Get(ctx, o); return overview(o).Finished() }).WithTimeout(10 * time.Minute).Should(BeTrue())
+	Eventually(func() bool { o = Get(ctx, o); return Overview(o).Finished() }).WithTimeout(10 * time.Minute).Should(BeTrue())
 
 	number := int32(0)
 	for _, slot := range planned.Slots {
 		for _, pair := range slot {
 			number++
-			of := overview(o)
+			of := Overview(o)
 			m, ofMatrix := o.(*v1alpha1.LatencyMatrix)
 			if ofMatrix {
-				of = child(ctx, m, number)
+				of = Child(ctx, m, number)
 			}
 			var want []ran
 			for _, r := range planned.Runs {
@@ -161,7 +161,7 @@ var _ = Describe("A sample", func() {
 		It("runs exactly as kubectl tailgate plan says, and is exported whole: "+filepath.Base(sample), func(ctx SpecContext) {
 			namespace := newNamespace(ctx)
 			w := &World{
-				Namespace: namespace, Kubelet: NewKubelet(ctx, namespace, time.Now), Clock: &clock{},
+				Place: Place{Namespace: namespace}, Kubelet: NewKubelet(ctx, namespace, time.Now), Clock: &clock{},
 				Settings: benchmark.Settings{BenchImage: "bench:test", PullPolicy: corev1.PullNever, StartTimeout: time.Minute, MaxAttempts: 3, Settings: preflight.Settings{AllowHostNetwork: true}},
 			}
 			for _, name := range []string{"node-a", "node-b"} {

@@ -55,7 +55,7 @@ var _ = Describe("The policies of config/policy", func() {
 		namespace := newNamespace(ctx)
 		build := MakeNode(namespace + "-a")
 		build.Annotations, build.Labels["own"] = map[string]string{"any": "note"}, "label"
-		node := (&World{Namespace: namespace}).AddNode(ctx, build)
+		node := (&World{Place: Place{Namespace: namespace}}).AddNode(ctx, build)
 		const foreignTaint = `{"key":"other","effect":"NoSchedule"}`
 		own := fmt.Sprintf(`{"key":%q,"effect":"NoSchedule"}`, v1alpha1.NodeTaintUnverified)
 		Expect(k8s.Patch(ctx, node.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"taints":[`+foreignTaint+`]}}`)))).To(Succeed())
@@ -497,7 +497,7 @@ var _ = Describe("The policies of config/policy", func() {
 		Expect(write(`{"spec":{"verify":{"requestedBy":"USER","requestTime":"2026-05-04T12:00:00Z"}}}`)).To(other)
 		Expect(write(fmt.Sprintf(`{"spec":{"verify":{"requestedBy":%q,"requestTime":"2026-05-04T12:00:00Z"}}}`, namespace))).To(Succeed(), "beside another user's request")
 		created := &v1alpha1.LatencyVerification{ObjectMeta: metav1.ObjectMeta{Name: namespace + "-2"}, Spec: v.Spec}
-		created.Spec.Verify = new(by("other"))
+		created.Spec.Verify = new(RequestBy("other"))
 		Expect(k8s.Create(ctx, created)).To(MatchError(ContainSubstring("is the user who writes it")))
 	})
 })

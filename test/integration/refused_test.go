@@ -125,10 +125,10 @@ var _ = Describe("A pod that the API server refuses", func() {
 			b.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkHost}
 			created := w.Create(ctx, b)
 			ExpectSucceeded(ctx, created, "^Unknown Retrying: .*PodRefused.*attempt 1 of 3.*"+words+".*namespace "+w.Namespace)
-			Expect(attempts(ctx, created)).To(Equal([]string{"x-r1 a1 PodRefused"}))
+			Expect(Attempts(ctx, created)).To(Equal([]string{"x-r1 a1 PodRefused"}))
 			Expect(Get(ctx, created).Status.Active).To(BeNil())
 			w.Advance(ctx, 6*time.Second, created)
-			Eventually(func() []string { return attempts(ctx, created) }).Should(HaveLen(2))
+			Eventually(func() []string { return Attempts(ctx, created) }).Should(HaveLen(2))
 			w.Advance(ctx, 11*time.Second, created)
 			ExpectSucceeded(ctx, created, "^False Failed: .*PodRefused. at attempt 3")
 			Expect(w.Kubelet.Created()).To(BeEmpty())

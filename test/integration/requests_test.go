@@ -80,7 +80,7 @@ var _ = Describe("The requests of the manager", func() {
 	BeforeEach(func(ctx SpecContext) { w = NewWorld(ctx) })
 
 	It("are few for a run", func(ctx SpecContext) {
-		all, log := count(w, nil), &journal{}
+		all, log := count(w, nil), &Journal{}
 		w.Log = zap.New(zap.WriteTo(log))
 		w.Logs = func(ctx context.Context, pod types.NamespacedName, follow bool) (io.ReadCloser, error) {
 			all.add("GET pods/log")

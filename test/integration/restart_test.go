@@ -33,7 +33,7 @@ var _ = Describe("A manager that dies", func() {
 		first.Stop()
 
 		w.Start()
-		w.Patiently(ctx, b, func() any { return podsLeft(ctx, b) }, HaveLen(2))
+		w.Patiently(ctx, b, func() any { return PodsLeft(ctx, b) }, HaveLen(2))
 		w.Kubelet.Succeed(ctx, server)
 		w.Kubelet.Succeed(ctx, peer)
 		w.Kubelet.Gone(ctx, server, peer)

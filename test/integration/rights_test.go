@@ -266,13 +266,13 @@ var _ = Describe("The manager's rights", func() {
 		Expect(Get(ctx, elsewhere).Status).To(Equal(v1alpha1.LatencyBenchmarkStatus{ObservedGeneration: -1}))
 		By("a gate, with everything that it may write")
 		w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Enforcement.HoldPod = &v1alpha1.GateHoldPod{} }))
-		w.Expect(ctx, w.A, isVerified)
+		w.Expect(ctx, w.A, IsVerified)
 		Eventually(func() *v1alpha1.StepFailure { return w.Verification(ctx, w.A).Status.HoldPodFailure }).Should(BeNil())
 		By("a gate of another namespace, which cannot measure, and says so")
 		outside := MakeGate(w.Namespace).Alone(w.B, w.A).With(func(s *v1alpha1.LatencyGateSpec) { s.Namespace = elsewhere.Namespace })
 		outside.Name += "-outside"
 		refused := w.Gate(ctx, outside)
-		Eventually(func() string { return gateSays(ctx, refused, v1alpha1.ConditionOperational) }).Should(MatchRegexp(`^False BenchmarkRefused: .*cannot create resource "latencybenchmarks"`))
+		Eventually(func() string { return GateSays(ctx, refused, v1alpha1.ConditionOperational) }).Should(MatchRegexp(`^False BenchmarkRefused: .*cannot create resource "latencybenchmarks"`))
 	})
 
 	It("are enough to look for the classes that a template names", func(ctx SpecContext) {

@@ -83,7 +83,7 @@ func asType(object *unstructured.Unstructured) client.Object {
 func accept(object *unstructured.Unstructured, nodes []corev1.Node, networks map[string]*unstructured.Unstructured) (v1alpha1.Pair, *preflight.Rejection) {
 	GinkgoHelper()
 	o := asType(object)
-	b := overview(o)
+	b := Overview(o)
 	driver, err := all.Registry().Get(b.Spec.Tool)
 	Expect(err).NotTo(HaveOccurred())
 	observed := preflight.Observed{

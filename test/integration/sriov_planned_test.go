@@ -137,7 +137,7 @@ var _ = Describe("A sample for SR-IOV", func() {
 		It("runs exactly as kubectl tailgate plan says: "+filepath.Base(sample), func(ctx SpecContext) {
 			namespace := newNamespace(ctx)
 			w := &World{
-				Namespace: namespace, Kubelet: NewKubelet(ctx, namespace, time.Now), Clock: &clock{},
+				Place: Place{Namespace: namespace}, Kubelet: NewKubelet(ctx, namespace, time.Now), Clock: &clock{},
 				Settings: benchmark.Settings{
 					BenchImage: "bench:test", PullPolicy: corev1.PullNever, StartTimeout: time.Minute, MaxAttempts: 3, Settings: preflight.Settings{AllowHostNetwork: true},
 				},
@@ -176,7 +176,7 @@ var _ = Describe("A sample for SR-IOV", func() {
 				}
 			}
 
-			b := overview(runsAsPlanned(ctx, w, sample, sriovAgents))
+			b := Overview(runsAsPlanned(ctx, w, sample, sriovAgents))
 			summary := v1alpha1.PlacementVerified
 			for _, e := range b.Status.Endpoints {
 				want := v1alpha1.PlacementVerified

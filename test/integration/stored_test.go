@@ -48,6 +48,6 @@ var _ = Describe("A ConfigMap", func() {
 		ExpectSucceeded(ctx, b, "^Unknown StoreRefused")
 		Expect(k8s.Delete(ctx, quota)).To(Succeed())
 		ExpectSucceeded(ctx, b, "^True Complete")
-		Expect(attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured"}))
+		Expect(Attempts(ctx, b)).To(Equal([]string{"x-r1 a1 Measured"}))
 	})
 })

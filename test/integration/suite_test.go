@@ -13,6 +13,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	gomegatypes "github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -106,7 +107,14 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	k8s, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
 	Expect(err).NotTo(HaveOccurred())
 	managerConfig = newManagerUser(ctx)
-	Use(Suite{Ready: time.Now})
+	Use(Suite{
+		Client: k8s, User: username(ctx), Ready: time.Now,
+		Await: func(actual any, matcher gomegatypes.GomegaMatcher) {
+			GinkgoHelper()
+			Eventually(actual).Should(matcher)
+		},
+		Write: func(write func() error) { GinkgoHelper(); Eventually(write).Should(Succeed()) },
+	})
 })
 
 var _ = AfterSuite(func() {

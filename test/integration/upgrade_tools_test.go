@@ -268,13 +268,13 @@ var _ = Describe("A simulated upgrade tool", func() {
 				Eventually(goes).Should(Equal(goOn), name)
 			}
 		}
-		w.Expect(ctx, w.A, isVerified)
-		w.Expect(ctx, w.B, isVerified)
+		w.Expect(ctx, w.A, IsVerified)
+		w.Expect(ctx, w.B, IsVerified)
 		all(true)
 
 		w.SlowNode(w.A)
 		w.Upgrade(ctx, w.A, "6.2.0")
-		w.Expect(ctx, w.A, "Failed Fail"+heldBack)
+		w.Expect(ctx, w.A, "Failed Fail"+HeldBack)
 		all(false)
 		By("the other node, which is not disturbed")
 		Expect(rule.taints(node(w.B))).To(BeFalse())

@@ -1,14 +1,10 @@
 package integration
 
 import (
-	"context"
-	"fmt"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	eventsv1 "k8s.io/api/events/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/result"
@@ -35,37 +31,6 @@ func slower(runs ...string) func(*result.Document) {
 	}
 }
 
-// setCriteria changes the rules of a benchmark as a user does.
-func setCriteria(ctx context.Context, b *v1alpha1.LatencyBenchmark, change func(*v1alpha1.LatencyBenchmarkSpec)) {
-	GinkgoHelper()
-	Edit(ctx, b, func(b *v1alpha1.LatencyBenchmark) { change(&b.Spec) })
-}
-
-// reasons returns the outcomes and reasons of the verdict's rules.
-func reasons(ctx context.Context, b *v1alpha1.LatencyBenchmark) []string {
-	GinkgoHelper()
-	var all []string
-	if v := Get(ctx, b).Status.Verdict; v != nil {
-		for _, r := range v.Rules {
-			all = append(all, fmt.Sprintf("%s %s", r.Outcome, r.Reason))
-		}
-	}
-	return all
-}
-
-// passedEvents returns the events about condition Passed in a namespace.
-func passedEvents(ctx context.Context, namespace string) ([]string, error) {
-	list := &eventsv1.EventList{}
-	err := k8s.List(ctx, list, client.InNamespace(namespace))
-	var all []string
-	for _, e := range list.Items {
-		if e.Action == v1alpha1.ConditionPassed {
-			all = append(all, e.Type+" "+e.Reason)
-		}
-	}
-	return all, err
-}
-
 var _ = Describe("A verdict", func() {
 	var w *World
 	BeforeEach(func(ctx SpecContext) {
@@ -84,11 +49,11 @@ var _ = Describe("A verdict", func() {
 		Expect(v.Comparisons).To(BeEquivalentTo(2))
 		Expect(v.Rules[0].CandidateRounds).To(BeEquivalentTo(6))
 		Expect(v.Rules[0].Candidate).To(HaveValue(BeNumerically("~", 5900, 10)))
-		Expect(reasons(ctx, b)).To(Equal([]string{"Pass WithinLimit", "Pass WithinLimit"}))
+		Expect(Reasons(ctx, b)).To(Equal([]string{"Pass WithinLimit", "Pass WithinLimit"}))
 		pods := w.Kubelet.Created()
 
 		By("an edit of the rules")
-		setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{Under("5us")} })
+		SetCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{Under("5us")} })
 		ExpectPassed(ctx, b, "^False Fail: p90 of default/tcp-64: .*over 6 rounds, .*: Fail, beyond max 5µs")
 		current := Get(ctx, b)
 		Expect(current.Status.ObservedGeneration).To(Equal(current.Generation))
@@ -98,9 +63,9 @@ var _ = Describe("A verdict", func() {
 
 		By("an edit while no manager runs")
 		// A manager that stops drops the events that it has not sent.
-		Eventually(passedEvents).WithArguments(ctx, w.Namespace).Should(ConsistOf("Normal Pass", "Warning Fail"))
+		Eventually(PassedEvents).WithArguments(ctx, w.Namespace).Should(ConsistOf("Normal Pass", "Warning Fail"))
 		manager.Stop()
-		setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{Under("7us")} })
+		SetCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{Under("7us")} })
 		w.Start()
 		ExpectPassed(ctx, b, "^True Pass")
 
@@ -109,11 +74,11 @@ var _ = Describe("A verdict", func() {
 		w.Patiently(ctx, b, func() any { return Get(ctx, b).Status }, Equal(written))
 
 		By("the gate's removal")
-		setCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria = nil })
+		SetCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria = nil })
 		Eventually(func() *v1alpha1.Verdict { return Get(ctx, b).Status.Verdict }).Should(BeNil())
-		Expect(condition(ctx, b, v1alpha1.ConditionPassed)).To(BeEmpty())
+		Expect(Condition(ctx, b, v1alpha1.ConditionPassed)).To(BeEmpty())
 		Expect(w.Kubelet.Created()).To(Equal(pods), "nothing was measured again")
 
-		Eventually(passedEvents).WithArguments(ctx, w.Namespace).Should(ConsistOf("Normal Pass", "Warning Fail", "Normal Pass"))
+		Eventually(PassedEvents).WithArguments(ctx, w.Namespace).Should(ConsistOf("Normal Pass", "Warning Fail", "Normal Pass"))
 	})
 })

@@ -1,4 +1,4 @@
-package integration
+package specs
 
 import (
 	"bytes"
@@ -12,20 +12,20 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// journal is a log of JSON lines, as the manager writes it by default.
-type journal struct {
+// Journal is a log of JSON lines, as the manager writes it by default.
+type Journal struct {
 	sync.Mutex
 	text bytes.Buffer
 }
 
-func (j *journal) Write(line []byte) (int, error) {
+func (j *Journal) Write(line []byte) (int, error) {
 	j.Lock()
 	defer j.Unlock()
 	return j.text.Write(line)
 }
 
 // Lines returns the lines for which want is true, without the values that differ between two runs.
-func (j *journal) Lines(want func(map[string]any) bool) []map[string]any {
+func (j *Journal) Lines(want func(map[string]any) bool) []map[string]any {
 	GinkgoHelper()
 	j.Lock()
 	text := j.text.String()
