@@ -222,7 +222,7 @@ var _ = Describe("A benchmark of a secondary network", func() {
 			for _, list := range []corev1.ResourceList{pod.Spec.Containers[0].Resources.Requests, pod.Spec.Containers[0].Resources.Limits} {
 				Expect(list).To(HaveKeyWithValue(corev1.ResourceName(VF), resource.MustParse("1")))
 			}
-			task, err := taskOf(pod)
+			task, err := TaskOf(pod)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(task.Borrowed).To(BeTrue())
 			Expect(task.Interface).To(Equal(pods.Interface))
@@ -251,7 +251,7 @@ var _ = Describe("A benchmark of a secondary network", func() {
 
 		w.Kubelet.NetworkStatus(ctx, server, w.Namespace+"/sf-vf", "192.168.100.12")
 		peer := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleClient)
-		task, err := taskOf(peer)
+		task, err := TaskOf(peer)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(task.ServerAddress).To(Equal("192.168.100.12"))
 		Expect(task.Interface).To(Equal(pods.Interface))

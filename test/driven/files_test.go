@@ -34,7 +34,7 @@ var _ = Describe("The files of two benchmarks", func() {
 					first += 550
 				}
 				var err error
-				if d.Cells[i].Histogram, err = histogramFrom(first); err != nil {
+				if d.Cells[i].Histogram, err = HistogramFrom(first); err != nil {
 					panic(err)
 				}
 			}

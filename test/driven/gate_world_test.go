@@ -59,16 +59,6 @@ func (w *World) Expect(ctx context.Context, node, says string) {
 	})
 }
 
-// SlowNode doubles the latency of every run with a node at one of its ends.
-func (w *World) SlowNode(node string) {
-	w.SamplesFrom(func(b *v1alpha1.LatencyBenchmark) int64 {
-		if p := b.Status.Pair; p != nil && (p.ClientNode == node || p.ServerNode == node) {
-			return 20_000
-		}
-		return 10_000
-	})
-}
-
 // LetIn watches every version of a Node, and of its hold pods, from now on. found returns the changes by which a version lets the
 // node in (by its condition, label or taint, or because a hold pod reports it as verified) and the version before did not. A Node
 // that is deleted and created again is another Node.

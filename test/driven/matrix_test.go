@@ -42,36 +42,6 @@ func remove(ctx context.Context, b *v1alpha1.LatencyBenchmark) {
 	}
 }
 
-// ExpectApart checks the history of the pods: never two pairs on one node, never more pairs at once than allowed, and on each node
-// in the order of the plan.
-func (w *World) ExpectApart(all map[string]v1alpha1.LatencyBenchmark, maxParallel int) {
-	GinkgoHelper()
-	present, last := map[string]int{}, map[string]string{}
-	for _, e := range w.Kubelet.History() {
-		if e.Gone {
-			if present[e.Benchmark]--; present[e.Benchmark] == 0 {
-				delete(present, e.Benchmark)
-			}
-			continue
-		}
-		present[e.Benchmark]++
-		Expect(len(present)).To(BeNumerically("<=", maxParallel))
-		used := map[string]string{}
-		for name := range present {
-			placement := all[name].Spec.Placement
-			for _, node := range []string{placement.Client.NodeName, placement.Server.NodeName} {
-				Expect(used).NotTo(HaveKey(node), "%s and %s were on %s at once", name, used[node], node)
-				used[node] = name
-			}
-		}
-		placement := all[e.Benchmark].Spec.Placement
-		for _, node := range []string{placement.Client.NodeName, placement.Server.NodeName} {
-			Expect(e.Benchmark >= last[node]).To(BeTrue(), "%s was on %s after %s", e.Benchmark, node, last[node])
-			last[node] = e.Benchmark
-		}
-	}
-}
-
 var _ = Describe("A matrix", func() {
 	var w *World
 	BeforeEach(func(ctx SpecContext) {
@@ -81,7 +51,7 @@ var _ = Describe("A matrix", func() {
 
 	It("measures each pair by a benchmark of its own, and never two on one node", func(ctx SpecContext) {
 		w.Kubelet.Auto()
-		w.Kubelet.Agents(slower("x-p4-"))
+		w.Kubelet.Agents(Slower("x-p4-"))
 		w.Start()
 		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).AllPairs(2))
 		ExpectAccepted(ctx, b, "^True Accepted: 4 nodes: 6 pairs, in 3 slots of at most 2 at once$")
@@ -234,7 +204,7 @@ var _ = Describe("A matrix", func() {
 		Expect(Child(ctx, b, 1).UID).NotTo(Equal(first.UID))
 
 		By("when all are measured")
-		w.Kubelet.Agents(slower("x-p2-"))
+		w.Kubelet.Agents(Slower("x-p2-"))
 		remove(ctx, Child(ctx, b, 2))
 		ExpectSucceeded(ctx, b, "^Unknown .*: 2 of 3 pairs done")
 		Expect(Get(ctx, b).Status.CompletionTime).To(BeNil())
@@ -375,7 +345,7 @@ var _ = Describe("A matrix", func() {
 
 	It("passes gate and priority on, and passes when every pair does", func(ctx SpecContext) {
 		w.Kubelet.Auto()
-		w.Kubelet.Agents(slower("x-p2-"))
+		w.Kubelet.Agents(Slower("x-p2-"))
 		w.Start()
 		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Rounds(7).Rule(Under("6us")).Star(w.Namespace+"-1"))
 		ExpectPassed(ctx, b, "^Unknown NotJudged: 0 of 3 pairs pass, 3 not judged yet")

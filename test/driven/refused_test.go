@@ -81,7 +81,7 @@ var _ = Describe("One fault", func() {
 
 	It("of clocks of nodes that are an hour late is none", func(ctx SpecContext) {
 		w := NewWorld(ctx)
-		w.Kubelet.late = time.Hour
+		w.Kubelet.Late = time.Hour
 		w.Start()
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B))
 		server, peer := start(ctx, w, 1)

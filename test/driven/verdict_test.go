@@ -3,7 +3,6 @@ package driven
 import (
 	"bytes"
 	"fmt"
-	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -17,23 +16,6 @@ import (
 
 // The agents of these specs measure round trips of 10000 to 11999 ns in every round, which are 5 to 6 µs as half RTT, with a median
 // of 5.5 µs and a p90 of 5.9 µs, unless a spec makes them slower.
-
-// slower returns a change for Kubelet.Agents that doubles the round trips of some runs.
-func slower(runs ...string) func(*result.Document) {
-	return func(d *result.Document) {
-		for _, run := range runs {
-			if !strings.HasPrefix(d.Run, run) {
-				continue
-			}
-			for i := range d.Cells {
-				var err error
-				if d.Cells[i].Histogram, err = histogramFrom(20_000); err != nil {
-					panic(err)
-				}
-			}
-		}
-	}
-}
 
 var _ = Describe("A verdict", func() {
 	var w *World
@@ -146,7 +128,7 @@ var _ = Describe("A verdict", func() {
 
 	It("compares with another variant of the same rounds", func(ctx SpecContext) {
 		w.Start()
-		w.Kubelet.Agents(slower("x-late-"))
+		w.Kubelet.Agents(Slower("x-late-"))
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Variants("early", "late").Rule(Within("10%")).AgainstVariant("early"))
 		ExpectPassed(ctx, b, `^False Fail: p90 of late/tcp-64: 10.\d+µs against 5.90µs, ratio 1.\d+, .*over 6\+6 rounds, .*: Fail, beyond maxIncrease 10%`)
 		SetCriteria(ctx, b, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Baseline.Variant.Name = "late" })
@@ -211,7 +193,7 @@ var _ = Describe("A verdict", func() {
 		func(ctx SpecContext, late []string, passed string) {
 			// The manager dies after it has decided to extend the rounds, and before it has written that.
 			first := w.Start(dies(notes(func(s v1alpha1.LatencyBenchmarkStatus) bool { return s.ExtendedRounds > 0 })))
-			w.Kubelet.Agents(slower(late...))
+			w.Kubelet.Agents(Slower(late...))
 			b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(6).On(w.A, w.B).Rule(Under("6us")).MaxRounds(10))
 			eventually(first.Dead).Should(BeTrue())
 			first.Stop()

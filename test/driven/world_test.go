@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
-	"strings"
 	"testing"
 	"time"
 
@@ -21,7 +20,6 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/pods"
-	"github.com/tailgate-dev/tailgate/internal/result"
 	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
@@ -50,7 +48,8 @@ type World struct {
 func NewWorld(ctx context.Context) *World {
 	GinkgoHelper()
 	const namespace = "spec"
-	w := &World{Cluster: New(namespace), Place: Place{Namespace: namespace, A: namespace + "-a", B: namespace + "-b"}}
+	c := New(namespace)
+	w := &World{Cluster: c, Place: Place{Namespace: namespace, A: namespace + "-a", B: namespace + "-b", Kubelets: c.Kubelet.Kubelets}}
 	present, k8s = w, w.Store.Client("user")
 	Use(Suite{
 		Client: k8s, User: "alice", Ready: func() time.Time { return Began },
@@ -125,93 +124,15 @@ func (w *World) NoPod(ctx context.Context, b *v1alpha1.LatencyBenchmark, run str
 	}, MatchError(apierrors.IsNotFound, "IsNotFound"))
 }
 
-// The steps of kubelets, for specs that take them one by one.
-
-// Pod waits for a pod of an attempt and binds it to its node, as the scheduler does.
-func (k *Kubelet) Pod(ctx context.Context, run string, attempt int32, role string) *corev1.Pod {
-	GinkgoHelper()
-	labels := client.MatchingLabels{v1alpha1.LabelRun: run, v1alpha1.LabelAttempt: fmt.Sprint(attempt), v1alpha1.LabelRole: role}
-	list := &corev1.PodList{}
-	eventually(func() ([]corev1.Pod, error) {
-		err := k8s.List(ctx, list, client.InNamespace(k.namespace), labels)
-		return list.Items, err
-	}).Should(HaveLen(1))
-	pod := &list.Items[0]
-	Expect(k.bind(pod)).To(Succeed())
-	return pod
-}
-
-// Pending reports why a pod's container does not start.
-func (k *Kubelet) Pending(ctx context.Context, pod *corev1.Pod, reason, message string) {
-	GinkgoHelper()
-	pod.Status.Phase = corev1.PodPending
-	setContainer(pod, false, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}})
-	Expect(k8s.Status().Update(ctx, pod)).To(Succeed())
-}
-
 // Warn emits an event about a pod.
 func (k *Kubelet) Warn(ctx context.Context, pod *corev1.Pod, reason, message string) {
 	GinkgoHelper()
 	now := metav1.NewTime(k.cluster.Clock.Now())
 	Expect(k8s.Create(ctx, &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: k.namespace, GenerateName: pod.Name + "."},
+		ObjectMeta:     metav1.ObjectMeta{Namespace: k.Namespace, GenerateName: pod.Name + "."},
 		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
 		Type:           corev1.EventTypeWarning, Reason: reason, Message: message, FirstTimestamp: now, LastTimestamp: now,
 	})).To(Succeed())
-}
-
-// NetworkStatus annotates a pod as Multus does, with the default network first.
-func (k *Kubelet) NetworkStatus(_ context.Context, pod *corev1.Pod, network, address string) {
-	GinkgoHelper()
-	Expect(k.attach(pod, network, address)).To(Succeed())
-}
-
-// Run starts a pod: its container runs. A server listens.
-func (k *Kubelet) Run(_ context.Context, pod *corev1.Pod) {
-	GinkgoHelper()
-	Expect(k.run(pod)).To(Succeed())
-}
-
-// Succeed ends a pod successfully, with its result in its log.
-func (k *Kubelet) Succeed(_ context.Context, pod *corev1.Pod) {
-	GinkgoHelper()
-	Expect(k.succeed(pod)).To(Succeed())
-}
-
-// Fail ends a pod with the termination message of its agent.
-func (k *Kubelet) Fail(_ context.Context, pod *corev1.Pod, reason, message string) {
-	GinkgoHelper()
-	Expect(k.end(pod, corev1.PodFailed, result.Termination{Reason: reason, Message: message})).To(Succeed())
-}
-
-// Measure simulates a successful attempt.
-func (k *Kubelet) Measure(ctx context.Context, run string, attempt int32) {
-	GinkgoHelper()
-	server := k.Pod(ctx, run, attempt, v1alpha1.RoleServer)
-	k.Run(ctx, server)
-	client := k.Pod(ctx, run, attempt, v1alpha1.RoleClient)
-	k.Run(ctx, client)
-	k.Succeed(ctx, server)
-	k.Succeed(ctx, client)
-	k.Gone(ctx, server, client)
-}
-
-// Gone waits until pods are deleted. It removes pods that have not ended, as their kubelets do.
-func (k *Kubelet) Gone(ctx context.Context, all ...*corev1.Pod) {
-	GinkgoHelper()
-	for _, pod := range all {
-		eventually(func() (bool, error) {
-			current := &corev1.Pod{}
-			err := k8s.Get(ctx, client.ObjectKeyFromObject(pod), current)
-			if apierrors.IsNotFound(err) || err == nil && current.UID != pod.UID {
-				return true, nil
-			}
-			if err == nil && !current.DeletionTimestamp.IsZero() {
-				err = k.remove(current)
-			}
-			return false, err
-		}).Should(BeTrue())
-	}
 }
 
 // Pause prevents the agents of a run from reporting their results until goOn is called. wait returns when they would.
@@ -231,24 +152,6 @@ func (w *World) Pause(run string) (wait, goOn func()) {
 		}).Should(BeTrue(), "run %s measures", run)
 	}
 	return wait, func() { delete(w.Kubelet.paused, run) }
-}
-
-// SamplesFrom changes the round trips that agents measure: from returns the first sample of a benchmark's runs.
-func (w *World) SamplesFrom(from func(b *v1alpha1.LatencyBenchmark) int64) {
-	w.Kubelet.Agents(func(d *result.Document) {
-		b := &v1alpha1.LatencyBenchmark{}
-		name := d.Run[:strings.LastIndex(d.Run, "-")]
-		if err := k8s.Get(context.Background(), types.NamespacedName{Namespace: w.Namespace, Name: name}, b); err != nil {
-			// The benchmark was deleted meanwhile, and its results will not be read.
-			return
-		}
-		for i := range d.Cells {
-			var err error
-			if d.Cells[i].Histogram, err = histogramFrom(from(b)); err != nil {
-				panic(err)
-			}
-		}
-	})
 }
 
 // AtEachWrite repeats a spec in a new world with an effect at the first write of a manager that matches, then at the second, and so on,

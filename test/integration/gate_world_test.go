@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -98,48 +97,14 @@ func username(ctx context.Context) string {
 	return self.Status.UserInfo.Username
 }
 
-// SamplesFrom changes the round trips that agents measure: from returns the first sample of a benchmark's runs.
-func (w *World) SamplesFrom(from func(b *v1alpha1.LatencyBenchmark) int64) {
-	w.Kubelet.Agents(func(d *result.Document) {
-		b := &v1alpha1.LatencyBenchmark{}
-		name := d.Run[:strings.LastIndex(d.Run, "-")]
-		if err := k8s.Get(context.Background(), types.NamespacedName{Namespace: w.Namespace, Name: name}, b); err != nil {
-			// The benchmark was deleted meanwhile, and its results will not be read.
-			return
-		}
-		for i := range d.Cells {
-			var err error
-			if d.Cells[i].Histogram, err = histogramFrom(from(b)); err != nil {
-				panic(err)
-			}
-		}
-	})
-}
-
-// SlowNode doubles the latency of every run with a node at one of its ends.
-func (w *World) SlowNode(node string) {
-	w.SamplesFrom(func(b *v1alpha1.LatencyBenchmark) int64 {
-		if p := b.Status.Pair; p != nil && (p.ClientNode == node || p.ServerNode == node) {
-			return 20_000
-		}
-		return 10_000
-	})
-}
-
 // Pause prevents the agents of a run from reporting their results until goOn is called. wait returns when the agents wait.
 func (w *World) Pause(run string) (wait, goOn func()) {
 	reached, going := make(chan struct{}), make(chan struct{})
 	reach, release := sync.OnceFunc(func() { close(reached) }), sync.OnceFunc(func() { close(going) })
-	w.Kubelet.mu.Lock()
-	before := w.Kubelet.agents
-	w.Kubelet.mu.Unlock()
-	w.Kubelet.Agents(func(d *result.Document) {
+	w.Kubelet.AgentsFirst(func(d *result.Document) {
 		if d.Run == run {
 			reach()
 			<-going
-		}
-		if before != nil {
-			before(d)
 		}
 	})
 	DeferCleanup(release)

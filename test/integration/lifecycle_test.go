@@ -60,7 +60,7 @@ var _ = Describe("A benchmark", func() {
 		By("starting the client with the server's address")
 		peer := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleClient)
 		Expect(peer.Spec.NodeName).To(Equal(w.A))
-		task, err := taskOf(peer)
+		task, err := TaskOf(peer)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(task.ServerAddress).To(Equal("10.244.0.2"))
 		w.Kubelet.Run(ctx, peer)
@@ -87,7 +87,7 @@ var _ = Describe("A benchmark", func() {
 		Expect(status.Results).To(HaveLen(2))
 		for _, r := range status.Results {
 			Expect(r.Rounds).To(BeEquivalentTo(2))
-			Expect(r.Samples).To(BeEquivalentTo(2 * samplesPerRun))
+			Expect(r.Samples).To(BeEquivalentTo(2 * SamplesPerRun))
 			Expect(*r.MinNanoseconds).To(BeEquivalentTo(5000), "half of the smallest round trip")
 			Expect(r.Percentile(v1alpha1.P99)).NotTo(BeNil())
 			Expect(r.Percentile(v1alpha1.P9999)).To(BeNil(), "too few samples")

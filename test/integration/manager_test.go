@@ -163,9 +163,10 @@ func NewWorld(ctx SpecContext) *World {
 	GinkgoHelper()
 	namespace := newNamespace(ctx)
 	clock := &clock{}
+	kubelet := NewKubelet(ctx, namespace, clock.Now)
 	w := &World{
-		Place:   Place{Namespace: namespace, A: namespace + "-a", B: namespace + "-b"},
-		Kubelet: NewKubelet(ctx, namespace, clock.Now), Clock: clock,
+		Place:   Place{Namespace: namespace, A: namespace + "-a", B: namespace + "-b", Kubelets: kubelet.Kubelets},
+		Kubelet: kubelet, Clock: clock,
 		Settings: benchmark.Settings{BenchImage: "bench:test", PullPolicy: corev1.PullNever, StartTimeout: time.Minute, MaxAttempts: 3},
 	}
 	w.AddNode(ctx, MakeNode(w.A))

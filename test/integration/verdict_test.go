@@ -1,35 +1,15 @@
 package integration
 
 import (
-	"strings"
-
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/result"
 	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
 // The agents of these specs measure round trips of 10000 to 11999 ns in every round, which are 5 to 6 µs as half RTT, with a median
 // of 5.5 µs and a p90 of 5.9 µs, unless a spec makes them slower.
-
-// slower returns a change for Kubelet.Agents that doubles the round trips of some runs.
-func slower(runs ...string) func(*result.Document) {
-	return func(d *result.Document) {
-		for _, run := range runs {
-			if !strings.HasPrefix(d.Run, run) {
-				continue
-			}
-			for i := range d.Cells {
-				var err error
-				if d.Cells[i].Histogram, err = histogramFrom(20_000); err != nil {
-					panic(err)
-				}
-			}
-		}
-	}
-}
 
 var _ = Describe("A verdict", func() {
 	var w *World

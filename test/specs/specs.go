@@ -31,5 +31,6 @@ func Use(s Suite) { suite = s }
 type Place struct {
 	Namespace string
 	// A and B are the names of two nodes.
-	A, B string
+	A, B     string
+	Kubelets *Kubelets
 }
