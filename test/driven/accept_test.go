@@ -7,7 +7,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
@@ -18,27 +17,6 @@ import (
 
 // installMultus makes the API server of the world know networks.
 func installMultus() { present.Store.Install(foreign.GroupVersionKind) }
-
-// createNetwork creates a NetworkAttachmentDefinition, of a device if resourceName is not empty.
-func createNetwork(ctx context.Context, namespace, name, resourceName string) {
-	GinkgoHelper()
-	createConfiguredNetwork(ctx, namespace, name, resourceName, "")
-}
-
-func createConfiguredNetwork(ctx context.Context, namespace, name, resourceName, config string) {
-	GinkgoHelper()
-	network := &unstructured.Unstructured{}
-	network.SetGroupVersionKind(foreign.GroupVersionKind)
-	network.SetNamespace(namespace)
-	network.SetName(name)
-	if resourceName != "" {
-		network.SetAnnotations(map[string]string{foreign.AnnotationResourceName: resourceName})
-	}
-	if config != "" {
-		network.Object["spec"] = map[string]any{"config": config}
-	}
-	Expect(k8s.Create(ctx, network)).To(Succeed())
-}
 
 var _ = Describe("A benchmark that the cluster cannot carry out", func() {
 	// change changes a node, including its status.
@@ -116,7 +94,7 @@ var _ = Describe("A benchmark that the cluster cannot carry out", func() {
 			nil,
 			func(ctx context.Context, w *World) {
 				installMultus()
-				createNetwork(ctx, w.Namespace, "net", "")
+				CreateNetwork(ctx, w.Namespace, "net", "")
 			}),
 		Entry("no such network", v1alpha1.ReasonNetworkNotFound, "create it",
 			func(w *World) *BenchmarkBuilder {
@@ -124,12 +102,12 @@ var _ = Describe("A benchmark that the cluster cannot carry out", func() {
 			},
 			func(context.Context, *World) { installMultus() },
 			// No controller watches networks: the benchmark is reconciled again every ten seconds, without an event.
-			func(ctx context.Context, w *World) { createNetwork(ctx, w.Namespace, "net", "") }),
+			func(ctx context.Context, w *World) { CreateNetwork(ctx, w.Namespace, "net", "") }),
 		Entry("the network takes another device", v1alpha1.ReasonNetworkMismatch, "set resourceName to that",
 			func(w *World) *BenchmarkBuilder {
 				return MakeBenchmark(w.Namespace, "x").VF("net", "amd.com/other").On(w.A, w.B)
 			},
-			func(ctx context.Context, w *World) { installMultus(); createNetwork(ctx, w.Namespace, "net", VF) },
+			func(ctx context.Context, w *World) { installMultus(); CreateNetwork(ctx, w.Namespace, "net", VF) },
 			func(ctx context.Context, w *World) {
 				// The spec may still change, because the benchmark was not accepted.
 				b := &v1alpha1.LatencyBenchmark{}
@@ -144,7 +122,7 @@ var _ = Describe("A benchmark that the cluster cannot carry out", func() {
 			func(w *World) *BenchmarkBuilder {
 				return MakeBenchmark(w.Namespace, "x").VF("net", VF).On(w.A, w.B)
 			},
-			func(ctx context.Context, w *World) { installMultus(); createNetwork(ctx, w.Namespace, "net", VF) },
+			func(ctx context.Context, w *World) { installMultus(); CreateNetwork(ctx, w.Namespace, "net", VF) },
 			func(ctx context.Context, w *World) {
 				change(ctx, w.A, allocatable(VF, "4"))
 				change(ctx, w.B, allocatable(VF, "4"))
@@ -155,7 +133,7 @@ var _ = Describe("A benchmark that the cluster cannot carry out", func() {
 				b.Spec.Network.NAD.AlignWith = VF
 				return b
 			},
-			func(ctx context.Context, w *World) { installMultus(); createNetwork(ctx, w.Namespace, "net", "") },
+			func(ctx context.Context, w *World) { installMultus(); CreateNetwork(ctx, w.Namespace, "net", "") },
 			func(ctx context.Context, w *World) {
 				change(ctx, w.A, allocatable(VF, "4"))
 				change(ctx, w.B, allocatable(VF, "4"))
@@ -203,7 +181,7 @@ var _ = Describe("A benchmark of a secondary network", func() {
 	It("borrows a device of the NIC at both ends, without attaching it", func(ctx SpecContext) {
 		w := NewWorld(ctx)
 		installMultus()
-		createNetwork(ctx, w.Namespace, "macvlan", "")
+		CreateNetwork(ctx, w.Namespace, "macvlan", "")
 		for _, name := range []string{"c", "d"} {
 			n := MakeNode(w.Namespace + "-" + name)
 			n.Status.Allocatable[VF] = resource.MustParse("1")
@@ -232,7 +210,7 @@ var _ = Describe("A benchmark of a secondary network", func() {
 	It("gives the client the server's address there", func(ctx SpecContext) {
 		w := NewWorld(ctx)
 		installMultus()
-		createNetwork(ctx, w.Namespace, "sf-vf", VF)
+		CreateNetwork(ctx, w.Namespace, "sf-vf", VF)
 		for _, name := range []string{"c", "d"} {
 			n := MakeNode(w.Namespace + "-" + name)
 			n.Status.Allocatable[VF] = resource.MustParse("4")

@@ -143,7 +143,7 @@ var _ = Describe("A gate, whatever the order of events,", func() {
 	DescribeTable("notices that devices are recreated", func(ctx SpecContext, meanwhile, later func(SpecContext, *World)) {
 		w := NewGateWorld(ctx)
 		installMultus()
-		createNetwork(ctx, w.Namespace, "sf-vf", VF)
+		CreateNetwork(ctx, w.Namespace, "sf-vf", VF)
 		w.ChangeNodeStatus(ctx, w.B, func(n *corev1.Node) { n.Status.Allocatable[VF] = resource.MustParse("8") })
 		devices(ctx, w, "Idle", "8")
 		w.Pass(2 * time.Second)

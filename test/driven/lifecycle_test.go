@@ -132,7 +132,7 @@ var _ = Describe("A benchmark", func() {
 
 	It("reports on acceptance what cannot be verified, and passes the parent of an attached interface to the agents", func(ctx SpecContext) {
 		installMultus()
-		createConfiguredNetwork(ctx, w.Namespace, "net", "", `{"type":"ipvlan","master":"enp59s0f0"}`)
+		CreateConfiguredNetwork(ctx, w.Namespace, "net", "", `{"type":"ipvlan","master":"enp59s0f0"}`)
 		w.Start()
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").NAD("net").On(w.A, w.B))
 		ExpectAccepted(ctx, b, "^True Accepted: client on .*; placement.cpus is 1 for the client and 1 for the server: .*SMTSiblings.*; variant default: .*firmware")

@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,17 +17,6 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	. "github.com/tailgate-dev/tailgate/test/specs"
 )
-
-// Group adds nodes that are measured with each other.
-func (w *World) Group(ctx context.Context, names ...string) {
-	GinkgoHelper()
-	for _, name := range names {
-		n := MakeNode(w.Namespace + "-" + name)
-		n.Labels[GroupLabel] = w.Namespace
-		n.Status.Allocatable[VF] = resource.MustParse("4")
-		w.AddNode(ctx, n)
-	}
-}
 
 // remove deletes a benchmark and the objects that it owns, as the garbage collector does.
 func remove(ctx context.Context, b *v1alpha1.LatencyBenchmark) {

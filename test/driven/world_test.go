@@ -57,19 +57,17 @@ func NewWorld(ctx context.Context) *World {
 			GinkgoHelper()
 			eventually(actual).Should(matcher)
 		},
+		AddNode: func(ctx context.Context, n *NodeBuilder) *corev1.Node {
+			GinkgoHelper()
+			node := n.Obj()
+			Expect(k8s.Create(ctx, node)).To(Succeed())
+			return node
+		},
 		Write: func(write func() error) { GinkgoHelper(); Expect(write()).To(Succeed()) },
 	})
 	w.AddNode(ctx, MakeNode(w.A))
 	w.AddNode(ctx, MakeNode(w.B))
 	return w
-}
-
-// AddNode creates a node with the taints and status of the builder.
-func (w *World) AddNode(ctx context.Context, n *NodeBuilder) *corev1.Node {
-	GinkgoHelper()
-	node := n.Obj()
-	Expect(k8s.Create(ctx, node)).To(Succeed())
-	return node
 }
 
 // Start starts a manager, as cmd/manager does.

@@ -18,7 +18,7 @@ var _ = Describe("A benchmark of an extended resource that Dynamic Resource Allo
 		const address = "0000:d8:02.0"
 		w := NewWorld(ctx)
 		installMultus()
-		createNetwork(ctx, w.Namespace, "sf-vf", VF)
+		CreateNetwork(ctx, w.Namespace, "sf-vf", VF)
 		w.Start()
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").VF("sf-vf", VF).On(w.A, w.B))
 		ExpectAccepted(ctx, b, "^False ResourceNotAdvertised: .*DeviceClass")
@@ -42,7 +42,7 @@ var _ = Describe("A benchmark of an extended resource that Dynamic Resource Allo
 		}})
 
 		By("refusing to align CPUs with a device that the kubelet does not align")
-		createNetwork(ctx, w.Namespace, "net", "")
+		CreateNetwork(ctx, w.Namespace, "net", "")
 		borrower := MakeBenchmark(w.Namespace, "borrower").NAD("net").On(w.A, w.B)
 		borrower.Spec.Network.NAD.AlignWith = VF
 		ExpectAccepted(ctx, w.Create(ctx, borrower), "^False TopologyInsufficient: spec.network.nad.alignWith: Dynamic Resource Allocation provides "+VF)

@@ -49,23 +49,8 @@ func NewGateWorld(ctx SpecContext, more ...string) *World {
 	GinkgoHelper()
 	w := NewWorld(ctx)
 	w.Kubelet.Auto(ctx)
-	for _, name := range []string{w.A, w.B} {
-		w.ChangeNode(ctx, name, func(n *corev1.Node) { n.Labels[GateLabel] = w.Namespace })
-		w.ChangeNodeStatus(ctx, name, Identified)
-	}
-	for _, name := range more {
-		w.AddGateNode(ctx, w.Namespace+"-"+name)
-	}
+	w.JoinGate(ctx, more...)
 	return w
-}
-
-// AddGateNode creates a node of the gate.
-func (w *World) AddGateNode(ctx SpecContext, name string) {
-	GinkgoHelper()
-	n := MakeNode(name)
-	n.Labels[GateLabel] = w.Namespace
-	Identified(&n.Node)
-	w.AddNode(ctx, n)
 }
 
 // Expect waits until Says of a node returns a text. Meanwhile it collects the garbage of benchmarks that may be deleted.

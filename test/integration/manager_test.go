@@ -174,8 +174,8 @@ func NewWorld(ctx SpecContext) *World {
 	return w
 }
 
-// AddNode creates a node with the taints and status of the builder.
-func (w *World) AddNode(ctx SpecContext, n *NodeBuilder) *corev1.Node {
+// addNode creates a node with the taints and status of the builder, until the spec ends.
+func addNode(ctx context.Context, n *NodeBuilder) *corev1.Node {
 	GinkgoHelper()
 	node, status := n.Obj(), n.Status
 	Expect(k8s.Create(ctx, node)).To(Succeed())

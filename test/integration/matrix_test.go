@@ -4,7 +4,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -13,17 +12,6 @@ import (
 	"github.com/tailgate-dev/tailgate/test/admission"
 	. "github.com/tailgate-dev/tailgate/test/specs"
 )
-
-// Group adds nodes that are measured with each other.
-func (w *World) Group(ctx SpecContext, names ...string) {
-	GinkgoHelper()
-	for _, name := range names {
-		n := MakeNode(w.Namespace + "-" + name)
-		n.Labels[GroupLabel] = w.Namespace
-		n.Status.Allocatable[VF] = resource.MustParse("4")
-		w.AddNode(ctx, n)
-	}
-}
 
 var _ = Describe("A matrix", func() {
 	var w *World

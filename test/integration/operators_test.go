@@ -253,7 +253,7 @@ func newModuleOperator(ctx SpecContext, w *World) *moduleOperator {
 func vfGate(ctx SpecContext, w *World) *GateBuilder {
 	GinkgoHelper()
 	installMultus()
-	createNetwork(ctx, w.Namespace, "sf-vf", "amd.com/vf")
+	CreateNetwork(ctx, w.Namespace, "sf-vf", "amd.com/vf")
 	g := MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
 		s.Template.Spec.Network = MakeBenchmark(w.Namespace, "").VF("sf-vf", "amd.com/vf").Spec.Network
 		s.Template.Spec.Placement.CPUs = 2

@@ -169,7 +169,7 @@ var _ = Describe("A sample", func() {
 			}
 			installMultus()
 			for name, network := range localNetworks() {
-				createNetwork(ctx, namespace, name, network.GetAnnotations()[foreign.AnnotationResourceName])
+				CreateNetwork(ctx, namespace, name, network.GetAnnotations()[foreign.AnnotationResourceName])
 			}
 			o := runsAsPlanned(ctx, w, sample, nil)
 			name := o.GetName()

@@ -114,7 +114,7 @@ var _ = Describe("The requests of the manager", func() {
 
 	It("are none for benchmarks that wait while nothing changes for them", func(ctx SpecContext) {
 		installMultus()
-		createNetwork(ctx, w.Namespace, "sf-vf", "")
+		CreateNetwork(ctx, w.Namespace, "sf-vf", "")
 		w.Settings.StartTimeout = time.Hour
 		manager := w.Start()
 		first := w.Create(ctx, MakeBenchmark(w.Namespace, "first").Rounds(2).On(w.A, w.B))

@@ -60,7 +60,7 @@ func installNodeKinds() {
 		anyFields(foreign.SriovNetworkNodeStateKind, "sriovnetworknodestates", apiextensionsv1.ClusterScoped))
 }
 
-// createNodeObject creates the object of a kind for a node, until the spec ends. It retries like createNetwork.
+// createNodeObject creates the object of a kind for a node, until the spec ends. It retries like CreateNetwork.
 func createNodeObject(ctx context.Context, kind schema.GroupVersionKind, node string, annotations map[string]string, fields map[string]any) {
 	GinkgoHelper()
 	object := &unstructured.Unstructured{Object: fields}
@@ -145,7 +145,7 @@ var _ = Describe("A sample for SR-IOV", func() {
 			values := readSriovValues()
 			installMultus()
 			for name, network := range sriovNetworks(values) {
-				createNetwork(ctx, namespace, name, network.GetAnnotations()[foreign.AnnotationResourceName])
+				CreateNetwork(ctx, namespace, name, network.GetAnnotations()[foreign.AnnotationResourceName])
 			}
 
 			By("making nodes, of which the first has too few CPUs beside its NIC")

@@ -7,10 +7,14 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
 )
 
 // Create creates a benchmark.
@@ -63,5 +67,72 @@ func (p *Place) Upgrade(ctx context.Context, name, kernel string) {
 	GinkgoHelper()
 	p.ChangeNodeStatus(ctx, name, func(n *corev1.Node) {
 		n.Status.NodeInfo.KernelVersion, n.Status.NodeInfo.BootID = kernel, "boot of "+kernel+" of "+name
+	})
+}
+
+// AddNode creates a node with the taints and status of the builder.
+func (p *Place) AddNode(ctx context.Context, n *NodeBuilder) *corev1.Node {
+	GinkgoHelper()
+	return suite.AddNode(ctx, n)
+}
+
+// Group adds nodes that are measured with each other.
+func (p *Place) Group(ctx context.Context, names ...string) {
+	GinkgoHelper()
+	for _, name := range names {
+		n := MakeNode(p.Namespace + "-" + name)
+		n.Labels[GroupLabel] = p.Namespace
+		n.Status.Allocatable[VF] = resource.MustParse("4")
+		p.AddNode(ctx, n)
+	}
+}
+
+// AddGateNode creates a node of the gate.
+func (p *Place) AddGateNode(ctx context.Context, name string) {
+	GinkgoHelper()
+	n := MakeNode(name)
+	n.Labels[GateLabel] = p.Namespace
+	Identified(&n.Node)
+	p.AddNode(ctx, n)
+}
+
+// JoinGate makes the gate of the namespace select both nodes, and creates more nodes of the gate.
+func (p *Place) JoinGate(ctx context.Context, more ...string) {
+	GinkgoHelper()
+	for _, name := range []string{p.A, p.B} {
+		p.ChangeNode(ctx, name, func(n *corev1.Node) { n.Labels[GateLabel] = p.Namespace })
+		p.ChangeNodeStatus(ctx, name, Identified)
+	}
+	for _, name := range more {
+		p.AddGateNode(ctx, p.Namespace+"-"+name)
+	}
+}
+
+// CreateNetwork creates a NetworkAttachmentDefinition, of a device if resourceName is not empty.
+func CreateNetwork(ctx context.Context, namespace, name, resourceName string) {
+	GinkgoHelper()
+	CreateConfiguredNetwork(ctx, namespace, name, resourceName, "")
+}
+
+func CreateConfiguredNetwork(ctx context.Context, namespace, name, resourceName, config string) {
+	GinkgoHelper()
+	network := &unstructured.Unstructured{}
+	network.SetGroupVersionKind(foreign.GroupVersionKind)
+	network.SetNamespace(namespace)
+	network.SetName(name)
+	if resourceName != "" {
+		network.SetAnnotations(map[string]string{foreign.AnnotationResourceName: resourceName})
+	}
+	if config != "" {
+		network.Object["spec"] = map[string]any{"config": config}
+	}
+	again := false
+	suite.Write(func() error {
+		err := suite.Client.Create(ctx, network)
+		if again { // A slow API server may have created it without an answer in time.
+			err = client.IgnoreAlreadyExists(err)
+		}
+		again = true
+		return err
 	})
 }

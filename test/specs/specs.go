@@ -3,9 +3,11 @@
 package specs
 
 import (
+	"context"
 	"time"
 
 	gomegatypes "github.com/onsi/gomega/types"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -18,6 +20,8 @@ type Suite struct {
 	Await func(actual any, matcher gomegatypes.GomegaMatcher)
 	// Write performs a write, and repeats it if others write the same object at the same time.
 	Write func(write func() error)
+	// AddNode creates a node with the taints and status of the builder.
+	AddNode func(ctx context.Context, n *NodeBuilder) *corev1.Node
 	// Ready is the time at which nodes that are made now became ready.
 	Ready func() time.Time
 }
