@@ -9,7 +9,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,95 +18,20 @@ import (
 	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
-// trial is the set-up for a cell of the fault table. Benchmark x changes its state as the spec simulates its pods. Its results are
-// too slow for its rule; in all states except Judging, there are also too few samples for a verdict. Benchmark next needs the same
-// nodes, and waits until x has finished. Benchmark other has its own nodes, and its pods run without the spec.
+// trial is a trial of this suite.
 type trial struct {
 	*World
-	manager        *Manager
-	x, next, other *v1alpha1.LatencyBenchmark
-	// server and client are the pods of the first attempt at the first run of x.
-	server, client *corev1.Pod
-	seen           *versions
-	// rounds is the number of rounds of x, and verdict its condition Passed when all of them are measured.
-	rounds  int32
-	rule    v1alpha1.Rule
-	verdict string
+	*Trial
+	manager *Manager
 }
 
 func newTrial(ctx context.Context, state faults.State) *trial {
 	GinkgoHelper()
-	t := &trial{World: NewWorld(ctx), rounds: 2, verdict: "Unknown Inconclusive", rule: Undecided}
-	if state == faults.Judging {
-		t.rounds, t.verdict, t.rule = 6, "False Fail", Under("8us") // A verdict needs six rounds.
-	}
-	c, d := t.Namespace+"-c", t.Namespace+"-d"
-	t.AddNode(ctx, MakeNode(c))
-	t.AddNode(ctx, MakeNode(d))
-	t.SamplesFrom(func(*v1alpha1.LatencyBenchmark) int64 { return 20_000 })
-	t.seen = watchVersions(t.World)
+	w := NewWorld(ctx)
+	t := &trial{World: w, Trial: NewTrial(ctx, &w.Place, w.Kubelet.Auto, state)}
+	watchVersions(w, t.Seen)
 	t.manager = t.Start()
-	t.x = t.Create(ctx, MakeBenchmark(t.Namespace, "x").Rounds(t.rounds).MaxRounds(6).On(t.A, t.B).Rule(t.rule))
-	t.next = MakeBenchmark(t.Namespace, "next").On(t.A, t.B).Obj()
-	t.other = MakeBenchmark(t.Namespace, "other").On(c, d).Obj()
 	return t
-}
-
-// reach brings x into a state. In Waiting, next waits while x measures.
-func (t *trial) reach(ctx context.Context, state faults.State) {
-	GinkgoHelper()
-	t.server = t.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
-	ExpectSucceeded(ctx, t.x, "^Unknown Starting: .*server")
-	Expect(k8s.Create(ctx, t.next)).To(Succeed())
-	ExpectSucceeded(ctx, t.next, "^Unknown Queued")
-	if state == faults.Claimed {
-		return
-	}
-	t.Kubelet.Run(ctx, t.server)
-	t.client = t.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleClient)
-	ExpectSucceeded(ctx, t.x, "^Unknown Starting: .*client")
-	if state == faults.ServerUp {
-		return
-	}
-	t.Kubelet.Run(ctx, t.client)
-	ExpectSucceeded(ctx, t.x, "^Unknown Running: measuring")
-	switch state {
-	case faults.HandingOver:
-		t.Kubelet.Succeed(ctx, t.client)
-		ExpectSucceeded(ctx, t.x, "^Unknown Running: waiting for both ends")
-	case faults.Judging:
-		t.Kubelet.Auto("x", "next")
-		ExpectPassed(ctx, t.x, "^False Fail")
-		// The verdict on the old rules is complete, and the next verdict is requested during the fault. The fault must not hit
-		// benchmark next in an arbitrary state.
-		ExpectSucceeded(ctx, t.next, "^True Complete")
-	}
-}
-
-// goOn simulates the next step of the kubelets, which the fault does not affect.
-func (t *trial) goOn(ctx context.Context, state faults.State) {
-	GinkgoHelper()
-	switch state {
-	case faults.Claimed:
-		t.Kubelet.Run(ctx, t.server)
-	case faults.ServerUp:
-		t.Kubelet.Run(ctx, t.client)
-	case faults.Waiting, faults.Measuring:
-		t.Kubelet.Succeed(ctx, t.server)
-		t.Kubelet.Succeed(ctx, t.client)
-	case faults.HandingOver:
-		t.Kubelet.Succeed(ctx, t.server)
-	case faults.Judging:
-		SetCriteria(ctx, t.x, func(s *v1alpha1.LatencyBenchmarkSpec) { s.Criteria.Rules = []v1alpha1.Rule{Under("7us")} })
-	}
-}
-
-// othersGoOn checks that the fault, which still lasts, does not delay a benchmark on other nodes.
-func (t *trial) othersGoOn(ctx context.Context) {
-	GinkgoHelper()
-	t.Kubelet.Auto("other")
-	Expect(k8s.Create(ctx, t.other)).To(Succeed())
-	ExpectSucceeded(ctx, t.other, "^True Complete")
 }
 
 // inject starts a fault in a state, lets the kubelets continue where they can, and returns a function that ends the fault.
@@ -116,22 +40,22 @@ type inject func(ctx context.Context, t *trial, state faults.State) (heal func()
 var injections = map[faults.Fault]inject{
 	faults.Manager: func(ctx context.Context, t *trial, state faults.State) func() {
 		t.manager.Stop()
-		t.goOn(ctx, state)
+		t.GoOn(ctx, state)
 		return func() { t.Start() }
 	},
 	faults.Pod: func(ctx context.Context, t *trial, state faults.State) func() {
-		victim, role := t.server, v1alpha1.RoleServer
+		victim, role := t.Server, v1alpha1.RoleServer
 		if state == faults.Measuring || state == faults.HandingOver {
-			victim, role = t.client, v1alpha1.RoleClient
+			victim, role = t.Client, v1alpha1.RoleClient
 		}
 		Expect(k8s.Delete(ctx, victim, client.GracePeriodSeconds(0))).To(Succeed())
-		for _, p := range []*corev1.Pod{t.server, t.client} {
+		for _, p := range []*corev1.Pod{t.Server, t.Client} {
 			if p != nil {
 				t.Kubelet.Gone(ctx, p)
 			}
 		}
-		ExpectSucceeded(ctx, t.x, "^Unknown Retrying: .*PodLost.*the "+role+"'s pod")
-		t.othersGoOn(ctx)
+		ExpectSucceeded(ctx, t.X, "^Unknown Retrying: .*PodLost.*the "+role+"'s pod")
+		t.OthersGoOn(ctx)
 		return func() {}
 	},
 	faults.Node:  cutOff,
@@ -149,21 +73,21 @@ func cutOff(ctx context.Context, t *trial, state faults.State) func() {
 	}
 	ready(corev1.ConditionUnknown)
 	if state == faults.Judging {
-		t.goOn(ctx, state)
-		t.othersGoOn(ctx)
+		t.GoOn(ctx, state)
+		t.OthersGoOn(ctx)
 		return func() { ready(corev1.ConditionTrue) }
 	}
 	// The time for which a node may be unready counts from the moment when the manager has seen it.
-	eventually(func() *metav1.MicroTime { return Get(ctx, t.x).Status.Active.NotReadyTime }).ShouldNot(BeNil())
+	eventually(func() *metav1.MicroTime { return Get(ctx, t.X).Status.Active.NotReadyTime }).ShouldNot(BeNil())
 	t.Pass(61 * time.Second)
-	ExpectSucceeded(ctx, t.x, "^Unknown Ending")
-	if t.client != nil {
-		t.Kubelet.Gone(ctx, t.client)
+	ExpectSucceeded(ctx, t.X, "^Unknown Ending")
+	if t.Client != nil {
+		t.Kubelet.Gone(ctx, t.Client)
 	}
-	t.othersGoOn(ctx)
+	t.OthersGoOn(ctx)
 	return func() {
 		ready(corev1.ConditionTrue)
-		t.Kubelet.Gone(ctx, t.server)
+		t.Kubelet.Gone(ctx, t.Server)
 		t.Pass(6 * time.Second)
 	}
 }
@@ -172,29 +96,29 @@ func cutOff(ctx context.Context, t *trial, state faults.State) func() {
 func refuseStore(ctx context.Context, t *trial, state faults.State) func() {
 	GinkgoHelper()
 	if state == faults.Judging {
-		stored := ConfigMaps(ctx, t.x)[0]
+		stored := ConfigMaps(ctx, t.X)[0]
 		Expect(k8s.Delete(ctx, &stored)).To(Succeed())
-		ExpectPassed(ctx, t.x, "^Unknown "+faults.Find(faults.Store, state).Verdict)
-		t.goOn(ctx, state)
-		t.othersGoOn(ctx)
+		ExpectPassed(ctx, t.X, "^Unknown "+faults.Find(faults.Store, state).Verdict)
+		t.GoOn(ctx, state)
+		t.OthersGoOn(ctx)
 		return func() {
 			stored.ResourceVersion, stored.UID = "", ""
 			Expect(k8s.Create(ctx, &stored)).To(Succeed())
 		}
 	}
-	t.othersGoOn(ctx)
+	t.OthersGoOn(ctx)
 	heal := exceeded[*corev1.ConfigMap](t.World, "no-config-maps")
-	t.goOn(ctx, state)
+	t.GoOn(ctx, state)
 	if state == faults.Claimed || state == faults.ServerUp {
 		return heal
 	}
-	ExpectSucceeded(ctx, t.x, "^Unknown StoreRefused: .*quota")
+	ExpectSucceeded(ctx, t.X, "^Unknown StoreRefused: .*quota")
 	if state != faults.HandingOver {
 		return heal
 	}
 	t.Pass(61 * time.Second)
-	ExpectSucceeded(ctx, t.x, "^Unknown (Ending|Retrying): .*StoreRefused")
-	t.Kubelet.Gone(ctx, t.server, t.client)
+	ExpectSucceeded(ctx, t.X, "^Unknown (Ending|Retrying): .*StoreRefused")
+	t.Kubelet.Gone(ctx, t.Server, t.Client)
 	return func() {
 		heal()
 		t.Pass(6 * time.Second)
@@ -210,11 +134,11 @@ var _ = Describe("The fault table:", func() {
 		It(cell.Name(), func(ctx SpecContext) {
 			Expect(begin).NotTo(BeNil(), "no spec injects this fault")
 			t := newTrial(ctx, cell.State)
-			t.reach(ctx, cell.State)
+			t.Reach(ctx, cell.State)
 			if cell.Never != "" {
-				subject := t.x
+				subject := t.X
 				if cell.State == faults.Waiting {
-					subject = t.next
+					subject = t.Next
 				}
 				Expect(PodsLeft(ctx, subject)).To(BeEmpty())
 				return
@@ -225,53 +149,19 @@ var _ = Describe("The fault table:", func() {
 			if cell.State != faults.Judging {
 				t.Kubelet.Auto("x", "next")
 			}
-			t.expect(ctx, cell)
+			t.ExpectRecovered(ctx, cell)
 			AddReportEntry(fmt.Sprintf("%s: recovered in %s", cell.Name(), t.Clock.Now().Sub(began)))
 		})
 	}
 })
 
-// expect checks the final state that all cells share: every run is measured once, the slow results never pass, nothing is left, and
-// the other benchmarks are measured, too.
-func (t *trial) expect(ctx SpecContext, cell faults.Cell) {
-	GinkgoHelper()
-	want := cell.Attempts
-	if cell.State == faults.Waiting {
-		want = faults.Find(cell.Fault, faults.Measuring).Attempts
-	}
-	if cell.Attempts == nil {
-		want = []string{v1alpha1.OutcomeMeasured}
-		eventually(func() int64 {
-			return meta.FindStatusCondition(Get(ctx, t.x).Status.Conditions, v1alpha1.ConditionPassed).ObservedGeneration
-		}).Should(BeEquivalentTo(2), "the rules were changed")
-	}
-	ExpectSucceeded(ctx, t.x, fmt.Sprintf("^True Complete: %d of %d", t.rounds, t.rounds))
-	ExpectPassed(ctx, t.x, "^"+t.verdict)
-	ExpectSucceeded(ctx, t.next, "^True Complete")
-
-	By("counting the attempts")
-	all := []string{}
-	for i, reason := range want {
-		all = append(all, fmt.Sprintf("x-r1 a%d %s", i+1, reason))
-	}
-	for round := 2; round <= int(t.rounds); round++ {
-		all = append(all, fmt.Sprintf("x-r%d a1 Measured", round))
-	}
-	Expect(Attempts(ctx, t.x)).To(Equal(all))
-	Expect(Attempts(ctx, t.next)).To(Equal([]string{"next-r1 a1 Measured"}))
-
-	By("looking at what is left")
-	for _, b := range []*v1alpha1.LatencyBenchmark{t.x, t.next} {
-		Expect(Get(ctx, b).Status.Active).To(BeNil())
-		Expect(PodsLeft(ctx, b)).To(BeEmpty())
-		Expect(ConfigMaps(ctx, b)).To(HaveLen(int(b.Spec.Rounds)), b.Name)
-	}
-	t.seen.expect(t.verdict, cell)
-
-	By("measuring on other nodes")
-	if t.other.UID == "" {
-		t.othersGoOn(ctx)
-	}
+// watchVersions records all versions of the benchmarks of a world from now on.
+func watchVersions(w *World, seen *Versions) {
+	follow(w, func(_, after *v1alpha1.LatencyBenchmark) {
+		if after != nil {
+			seen.See(after)
+		}
+	})
 }
 
 // exceeded refuses to create objects of a type, in the words of an API server whose quota allows none, until lift is called.
@@ -282,60 +172,4 @@ func exceeded[O client.Object](w *World, quota string) (lift func()) {
 		}
 		return apierrors.NewForbidden(schema.GroupResource{}, r.Object.GetName(), fmt.Errorf("exceeded quota: %s, requested: 1, used: 0, limited: 0", quota))
 	})
-}
-
-// versions records all versions of the benchmarks of a namespace.
-type versions struct {
-	passed  []string // condition Passed of x, each time that it changed
-	nodes   map[string]string
-	overlap []string
-	number  map[string]int // by benchmark
-}
-
-func watchVersions(w *World) *versions {
-	v := &versions{nodes: map[string]string{}, number: map[string]int{}}
-	follow(w, func(_, after *v1alpha1.LatencyBenchmark) {
-		if after != nil {
-			v.see(after)
-		}
-	})
-	return v
-}
-
-func (v *versions) see(b *v1alpha1.LatencyBenchmark) {
-	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionPassed); c != nil {
-		if says := string(c.Status) + " " + c.Reason; len(v.passed) == 0 || v.passed[len(v.passed)-1] != says {
-			v.passed = append(v.passed, says)
-		}
-	}
-	v.number[b.Name]++
-	for node, holder := range v.nodes {
-		if holder == b.Name {
-			delete(v.nodes, node)
-		}
-	}
-	if active := b.Status.Active; active != nil {
-		for _, node := range []string{active.Pair.ClientNode, active.Pair.ServerNode} {
-			if holder, ok := v.nodes[node]; ok {
-				v.overlap = append(v.overlap, fmt.Sprintf("%s and %s on %s", holder, b.Name, node))
-			}
-			v.nodes[node] = b.Name
-		}
-	}
-}
-
-// of returns the number of versions of a benchmark that were seen.
-func (v *versions) of(benchmark string) int {
-	return v.number[benchmark]
-}
-
-// expect checks the sequence of the verdicts of x, and that no two benchmarks ever occupied the same node.
-func (v *versions) expect(verdict string, cell faults.Cell) {
-	GinkgoHelper()
-	want := []string{"Unknown NotJudged", verdict}
-	if cell.Verdict != "" && cell.Verdict != faults.Kept {
-		want = append(want, "Unknown "+cell.Verdict, verdict)
-	}
-	Expect(v.passed).To(Equal(want))
-	Expect(v.overlap).To(BeEmpty())
 }

@@ -65,7 +65,8 @@ var _ = Describe("A benchmark", func() {
 	})
 
 	It("measures every variant in every round, in an order that rotates", func(ctx SpecContext) {
-		seen := watchVersions(w)
+		seen := NewVersions()
+		watchVersions(w, seen)
 		w.Start()
 		b := MakeBenchmark(w.Namespace, "x").Rounds(2).On(w.A, w.B)
 		b.Spec.Variants = []v1alpha1.Variant{{Name: "block"}, {Name: "poll", Muxer: v1alpha1.MuxerPoll}}
@@ -78,7 +79,7 @@ var _ = Describe("A benchmark", func() {
 		Expect(Attempts(ctx, created)).To(Equal([]string{"x-block-r1 a1 Measured", "x-poll-r1 a1 Measured", "x-poll-r2 a1 Measured", "x-block-r2 a1 Measured"}))
 		// Three writes: creation, acceptance, and the claim of the nodes. Seven writes per run: server, client, measuring, one has ended,
 		// collected, stored, and the next claim or the end.
-		Expect(seen.of("x")).To(BeNumerically("<=", 3+4*7))
+		Expect(seen.Of("x")).To(BeNumerically("<=", 3+4*7))
 		status := Get(ctx, created).Status
 		Expect(status.Results).To(HaveLen(2))
 		for i, name := range []string{"block", "poll"} {

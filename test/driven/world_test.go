@@ -53,9 +53,9 @@ func NewWorld(ctx context.Context) *World {
 	present, k8s = w, w.Store.Client("user")
 	Use(Suite{
 		Client: k8s, User: "alice", Ready: func() time.Time { return Began },
-		Await: func(actual any, matcher gomegatypes.GomegaMatcher) {
+		Await: func(actual any, matcher gomegatypes.GomegaMatcher, description ...any) {
 			GinkgoHelper()
-			eventually(actual).Should(matcher)
+			eventually(actual).Should(matcher, description...)
 		},
 		AddNode: func(ctx context.Context, n *NodeBuilder) *corev1.Node {
 			GinkgoHelper()

@@ -109,9 +109,9 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	managerConfig = newManagerUser(ctx)
 	Use(Suite{
 		Client: k8s, User: username(ctx), AddNode: addNode, Ready: time.Now,
-		Await: func(actual any, matcher gomegatypes.GomegaMatcher) {
+		Await: func(actual any, matcher gomegatypes.GomegaMatcher, description ...any) {
 			GinkgoHelper()
-			Eventually(actual).Should(matcher)
+			Eventually(actual).Should(matcher, description...)
 		},
 		Write: func(write func() error) { GinkgoHelper(); Eventually(write).Should(Succeed()) },
 	})

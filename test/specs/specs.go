@@ -17,7 +17,7 @@ type Suite struct {
 	Client client.Client
 	User   string
 	// Await waits until what a function returns matches.
-	Await func(actual any, matcher gomegatypes.GomegaMatcher)
+	Await func(actual any, matcher gomegatypes.GomegaMatcher, description ...any)
 	// Write performs a write, and repeats it if others write the same object at the same time.
 	Write func(write func() error)
 	// AddNode creates a node with the taints and status of the builder.
