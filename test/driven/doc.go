@@ -14,9 +14,9 @@
 // manager before or after it. AtEachWrite repeats a spec with a fault at its first write, its second, and so on. An Outage stops all
 // requests and watches of managers. Store.Admit adds an admission, which refuses or changes what users and managers write.
 //
-// In specs, World has the cluster, a namespace and two nodes, and eventually and consistently drive it: they look at their condition
-// after each step. k8s is the client of users; present is the world that NewWorld made last. The limit of eventually is on the
-// world's clock.
+// In specs, which share builders, readers and the steps of kubelets with test/integration (package specs), World has the cluster, a
+// namespace and two nodes, and eventually and consistently drive it: they look at their condition after each step. k8s is the client
+// of users; present is the world that NewWorld made last. The limit of eventually is on the world's clock.
 //
 // The Store does what an API server does with: versions and conflicts, UIDs, generations, creation and deletion times, finalizers,
 // grace periods of pods, preconditions, the status as a resource of its own, defaults, schema and CEL rules of Tailgate's kinds (by

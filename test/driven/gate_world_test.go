@@ -3,7 +3,6 @@ package driven
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -64,9 +63,7 @@ func (w *World) LetIn(ctx context.Context, node string) (found func() []string) 
 		if pod == nil || pod.Labels[v1alpha1.LabelHold] != "true" || pod.Labels[v1alpha1.LabelNode] != node {
 			return
 		}
-		verified := pod.Labels[v1alpha1.NodeLabelVerified] == "true" || slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == v1alpha1.NodeConditionVerified && c.Status == corev1.ConditionTrue
-		})
+		verified := SaysVerified(pod)
 		if held && verified {
 			ofPods = append(ofPods, fmt.Sprintf("hold pod %s, version %s, says that its node is verified", pod.Name, pod.ResourceVersion))
 		}

@@ -3,7 +3,6 @@ package integration
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -138,9 +137,7 @@ func (w *World) LetIn(ctx context.Context, node string) (found func() []string) 
 	held := false
 	stopPods := follow(ctx, &corev1.PodList{}, func(_ watch.EventType, o client.Object) {
 		pod := o.(*corev1.Pod)
-		verified := pod.Labels[v1alpha1.NodeLabelVerified] == "true" || slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == v1alpha1.NodeConditionVerified && c.Status == corev1.ConditionTrue
-		})
+		verified := SaysVerified(pod)
 		if held && verified {
 			ofPods = append(ofPods, fmt.Sprintf("hold pod %s, version %s, says that its node is verified", pod.Name, pod.ResourceVersion))
 		}

@@ -1,5 +1,5 @@
-// Package specs has what the specs of test/driven and test/integration have in common: builders of benchmarks, matrices, gates and nodes, and what
-// specs read of them, do to them and expect of them. Each suite says in a Suite how it does what differs.
+// Package specs has what the specs of test/driven and test/integration have in common: builders of benchmarks, matrices, gates and
+// nodes, what specs read of them, do to them and expect of them, and the steps of kubelets and agents. A Suite does the rest.
 package specs
 
 import (
@@ -18,7 +18,7 @@ type Suite struct {
 	User   string
 	// Await waits until what a function returns matches.
 	Await func(actual any, matcher gomegatypes.GomegaMatcher, description ...any)
-	// Write performs a write, and repeats it if others write the same object at the same time.
+	// Write performs a write of a user. It tries again where other writes, or the API server, can make one fail.
 	Write func(write func() error)
 	// AddNode creates a node with the taints and status of the builder.
 	AddNode func(ctx context.Context, n *NodeBuilder) *corev1.Node
@@ -31,7 +31,7 @@ var suite Suite
 // Use sets the suite of the specs that run.
 func Use(s Suite) { suite = s }
 
-// Place is where a spec takes place. The World of each suite has one.
+// Place has the names of the objects of one spec, and its kubelets. The World of each suite has one.
 type Place struct {
 	Namespace string
 	// A and B are the names of two nodes.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -169,4 +170,11 @@ func MarksOf(n *corev1.Node) Marks {
 // LetsInAfter reports whether these marks let a node in that those of the version before did not let in.
 func (m Marks) LetsInAfter(before Marks) bool {
 	return m.Condition > before.Condition || m.Label > before.Label || m.Taint > before.Taint
+}
+
+// SaysVerified reports whether a hold pod says that its node is verified.
+func SaysVerified(pod *corev1.Pod) bool {
+	return pod.Labels[v1alpha1.NodeLabelVerified] == "true" || slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == v1alpha1.NodeConditionVerified && c.Status == corev1.ConditionTrue
+	})
 }
