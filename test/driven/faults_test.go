@@ -32,11 +32,7 @@ var _ = Describe("An attempt", func() {
 	// start starts both pods of an attempt.
 	start := func(ctx context.Context, attempt int32) (server, peer *corev1.Pod) {
 		GinkgoHelper()
-		server = w.Kubelet.Pod(ctx, "x-r1", attempt, v1alpha1.RoleServer)
-		w.Kubelet.Run(ctx, server)
-		peer = w.Kubelet.Pod(ctx, "x-r1", attempt, v1alpha1.RoleClient)
-		w.Kubelet.Run(ctx, peer)
-		return server, peer
+		return w.Kubelet.RunBoth(ctx, "x-r1", attempt)
 	}
 
 	// spoil ends both pods successfully, and changes the client's log before the manager can have read both.

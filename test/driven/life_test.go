@@ -30,10 +30,7 @@ var _ = Describe("A benchmark that is suspended", func() {
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).On(w.A, w.B))
 		other := w.Create(ctx, MakeBenchmark(w.Namespace, "y").On(w.B, w.A))
 		w.Kubelet.Measure(ctx, "x-r1", 1)
-		server := w.Kubelet.Pod(ctx, "x-r2", 1, v1alpha1.RoleServer)
-		w.Kubelet.Run(ctx, server)
-		peer := w.Kubelet.Pod(ctx, "x-r2", 1, v1alpha1.RoleClient)
-		w.Kubelet.Run(ctx, peer)
+		server, peer := w.Kubelet.RunBoth(ctx, "x-r2", 1)
 		ExpectSucceeded(ctx, b, "^Unknown Running")
 
 		suspend(ctx, b, true)

@@ -65,17 +65,6 @@ var _ = Describe("A ConfigMap", func() {
 	var w *World
 	BeforeEach(func(ctx SpecContext) { w = NewWorld(ctx) })
 
-	// measuring creates a benchmark of one round and starts both pods.
-	measuring := func(ctx SpecContext) (b *v1alpha1.LatencyBenchmark, server, peer *corev1.Pod) {
-		GinkgoHelper()
-		b = w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B))
-		server = w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
-		w.Kubelet.Run(ctx, server)
-		peer = w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleClient)
-		w.Kubelet.Run(ctx, peer)
-		ExpectSucceeded(ctx, b, "^Unknown Running")
-		return b, server, peer
-	}
 	// another measures a benchmark whose result can be copied.
 	another := func(ctx SpecContext) corev1.ConfigMap {
 		GinkgoHelper()
@@ -88,7 +77,7 @@ var _ = Describe("A ConfigMap", func() {
 	It("that is a copy of another benchmark's completes nothing", func(ctx SpecContext) {
 		w.Start()
 		stored := another(ctx)
-		b, server, peer := measuring(ctx)
+		b, server, peer := w.Measuring(ctx)
 		Expect(k8s.Create(ctx, forgeries(stored, b, "x-r1"))).To(Succeed())
 		w.Patiently(ctx, b, func() any { return Get(ctx, b).Status.Stored }, BeEmpty())
 		w.Kubelet.Succeed(ctx, server)
@@ -102,7 +91,7 @@ var _ = Describe("A ConfigMap", func() {
 
 	It("of the name that the status says, made by someone else, is left alone, and the result gets another name", func(ctx SpecContext) {
 		first := w.Start(dies(stores))
-		b, server, peer := measuring(ctx)
+		b, server, peer := w.Measuring(ctx)
 		w.Kubelet.Succeed(ctx, server)
 		w.Kubelet.Succeed(ctx, peer)
 		eventually(first.Dead).Should(BeTrue())
@@ -138,7 +127,7 @@ var _ = Describe("A ConfigMap", func() {
 	It("that a quota refuses ends the attempt in time, says so, and gives the nodes back", func(ctx SpecContext) {
 		exceeded[*corev1.ConfigMap](w, "no-more")
 		w.Start()
-		b, server, peer := measuring(ctx)
+		b, server, peer := w.Measuring(ctx)
 		w.Kubelet.Succeed(ctx, server)
 		w.Kubelet.Succeed(ctx, peer)
 		ExpectSucceeded(ctx, b, "^Unknown StoreRefused: the result of x-r1 cannot be stored yet: .*exceeded quota: no-more")
@@ -153,7 +142,7 @@ var _ = Describe("A ConfigMap", func() {
 	It("that a quota refuses for a moment is created when the quota is lifted", func(ctx SpecContext) {
 		lift := exceeded[*corev1.ConfigMap](w, "no-more")
 		w.Start()
-		b, server, peer := measuring(ctx)
+		b, server, peer := w.Measuring(ctx)
 		w.Kubelet.Succeed(ctx, server)
 		w.Kubelet.Succeed(ctx, peer)
 		ExpectSucceeded(ctx, b, "^Unknown StoreRefused")

@@ -11,15 +11,12 @@ import (
 	. "github.com/onsi/gomega"
 	gomegatypes "github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
-	"github.com/tailgate-dev/tailgate/internal/pods"
 	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
@@ -50,6 +47,7 @@ func NewWorld(ctx context.Context) *World {
 	const namespace = "spec"
 	c := New(namespace)
 	w := &World{Cluster: c, Place: Place{Namespace: namespace, A: namespace + "-a", B: namespace + "-b", Kubelets: c.Kubelet.Kubelets}}
+	w.Patiently = w.patiently
 	present, k8s = w, w.Store.Client("user")
 	Use(Suite{
 		Client: k8s, User: "alice", Ready: func() time.Time { return Began },
@@ -107,19 +105,11 @@ func Wake(ctx context.Context, o client.Object) {
 	Expect(k8s.Update(ctx, current)).To(Succeed())
 }
 
-// Patiently checks that a condition holds however long the controllers wait: longer than any of their timers.
-func (w *World) Patiently(_ context.Context, _ client.Object, actual func() any, matcher gomegatypes.GomegaMatcher) {
+// patiently checks that a condition holds however long the controllers wait: longer than any of their timers.
+func (w *World) patiently(_ context.Context, _ client.Object, actual func() any, matcher gomegatypes.GomegaMatcher) {
 	GinkgoHelper()
 	w.Settle()
 	consistently(actual, 12*time.Second).Should(matcher)
-}
-
-// NoPod checks that there is no pod of that name, now or however long benchmark b waits.
-func (w *World) NoPod(ctx context.Context, b *v1alpha1.LatencyBenchmark, run string, attempt int32, role string) {
-	GinkgoHelper()
-	w.Patiently(ctx, b, func() any {
-		return k8s.Get(ctx, types.NamespacedName{Namespace: w.Namespace, Name: pods.Name(run, attempt, role)}, &corev1.Pod{})
-	}, MatchError(apierrors.IsNotFound, "IsNotFound"))
 }
 
 // Warn emits an event about a pod.

@@ -8,9 +8,7 @@ import (
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/watch"
@@ -91,14 +89,6 @@ func (k *Kubelet) present() (all []*corev1.Pod, changed <-chan struct{}) {
 		all = append(all, pod.DeepCopy())
 	}
 	return all, k.changed
-}
-
-// NoPod checks that there is no pod of that name, now or however long benchmark b waits.
-func (w *World) NoPod(ctx context.Context, b *v1alpha1.LatencyBenchmark, run string, attempt int32, role string) {
-	GinkgoHelper()
-	w.Patiently(ctx, b, func() any {
-		return k8s.Get(ctx, types.NamespacedName{Namespace: w.Namespace, Name: pods.Name(run, attempt, role)}, &corev1.Pod{})
-	}, MatchError(apierrors.IsNotFound, "IsNotFound"))
 }
 
 // remove removes a pod that is being deleted, unless it has no grace period, as when it has ended: then the API server removes it.

@@ -169,6 +169,7 @@ func NewWorld(ctx SpecContext) *World {
 		Kubelet: kubelet, Clock: clock,
 		Settings: benchmark.Settings{BenchImage: "bench:test", PullPolicy: corev1.PullNever, StartTimeout: time.Minute, MaxAttempts: 3},
 	}
+	w.Patiently = w.patiently
 	w.AddNode(ctx, MakeNode(w.A))
 	w.AddNode(ctx, MakeNode(w.B))
 	return w
@@ -284,9 +285,9 @@ func wake(ctx context.Context, b client.Object) error {
 	return k8s.Patch(ctx, b.DeepCopyObject().(client.Object), patch)
 }
 
-// Patiently checks that a condition holds however long the controllers wait: it puts the clock forward in steps, in total by more
+// patiently checks that a condition holds however long the controllers wait: it puts the clock forward in steps, in total by more
 // than any of their timers, and makes them reconcile a benchmark after each step.
-func (w *World) Patiently(ctx context.Context, b client.Object, actual func() any, matcher gomegatypes.GomegaMatcher) {
+func (w *World) patiently(ctx context.Context, b client.Object, actual func() any, matcher gomegatypes.GomegaMatcher) {
 	GinkgoHelper()
 	// Each controller has the name of its kind. Only the reconciles of this one count.
 	controller := strings.ToLower(reflect.TypeOf(b).Elem().Name())

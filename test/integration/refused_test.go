@@ -243,11 +243,7 @@ var _ = Describe("One fault", func() {
 	}
 	start := func(ctx context.Context, w *World, attempt int32) (server, peer *corev1.Pod) {
 		GinkgoHelper()
-		server = w.Kubelet.Pod(ctx, "x-r1", attempt, v1alpha1.RoleServer)
-		w.Kubelet.Run(ctx, server)
-		peer = w.Kubelet.Pod(ctx, "x-r1", attempt, v1alpha1.RoleClient)
-		w.Kubelet.Run(ctx, peer)
-		return server, peer
+		return w.Kubelet.RunBoth(ctx, "x-r1", attempt)
 	}
 
 	It("of a kubelet that hangs while its log is read stops no other benchmark, and ends", func(ctx SpecContext) {

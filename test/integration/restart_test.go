@@ -25,10 +25,7 @@ var _ = Describe("A manager that dies", func() {
 		w := NewWorld(ctx)
 		first := w.Start()
 		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B))
-		server := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
-		w.Kubelet.Run(ctx, server)
-		peer := w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleClient)
-		w.Kubelet.Run(ctx, peer)
+		server, peer := w.Kubelet.RunBoth(ctx, "x-r1", 1)
 		ExpectSucceeded(ctx, b, "^Unknown Running")
 		first.Stop()
 

@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	. "github.com/tailgate-dev/tailgate/test/specs"
 )
 
@@ -15,17 +14,6 @@ var _ = Describe("A ConfigMap", func() {
 	var w *World
 	BeforeEach(func(ctx SpecContext) { w = NewWorld(ctx) })
 
-	// measuring creates a benchmark of one round and starts both pods.
-	measuring := func(ctx SpecContext) (b *v1alpha1.LatencyBenchmark, server, peer *corev1.Pod) {
-		GinkgoHelper()
-		b = w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B))
-		server = w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
-		w.Kubelet.Run(ctx, server)
-		peer = w.Kubelet.Pod(ctx, "x-r1", 1, v1alpha1.RoleClient)
-		w.Kubelet.Run(ctx, peer)
-		ExpectSucceeded(ctx, b, "^Unknown Running")
-		return b, server, peer
-	}
 	// noMore creates a quota that allows no ConfigMap. The quota controller does not run here, so noMore sets the status.
 	noMore := func(ctx SpecContext) *corev1.ResourceQuota {
 		GinkgoHelper()
@@ -42,7 +30,7 @@ var _ = Describe("A ConfigMap", func() {
 	It("that a quota refuses for a moment is created when the quota is lifted", func(ctx SpecContext) {
 		quota := noMore(ctx)
 		w.Start()
-		b, server, peer := measuring(ctx)
+		b, server, peer := w.Measuring(ctx)
 		w.Kubelet.Succeed(ctx, server)
 		w.Kubelet.Succeed(ctx, peer)
 		ExpectSucceeded(ctx, b, "^Unknown StoreRefused")

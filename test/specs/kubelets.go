@@ -265,16 +265,23 @@ func setContainer(pod *corev1.Pod, started bool, state corev1.ContainerState) {
 	}}
 }
 
+// RunBoth starts both pods of an attempt, the server first.
+func (k *Kubelets) RunBoth(ctx context.Context, run string, attempt int32) (server, peer *corev1.Pod) {
+	GinkgoHelper()
+	server = k.Pod(ctx, run, attempt, v1alpha1.RoleServer)
+	k.Run(ctx, server)
+	peer = k.Pod(ctx, run, attempt, v1alpha1.RoleClient)
+	k.Run(ctx, peer)
+	return server, peer
+}
+
 // Measure simulates a successful attempt.
 func (k *Kubelets) Measure(ctx context.Context, run string, attempt int32) {
 	GinkgoHelper()
-	server := k.Pod(ctx, run, attempt, v1alpha1.RoleServer)
-	k.Run(ctx, server)
-	client := k.Pod(ctx, run, attempt, v1alpha1.RoleClient)
-	k.Run(ctx, client)
+	server, peer := k.RunBoth(ctx, run, attempt)
 	k.Succeed(ctx, server)
-	k.Succeed(ctx, client)
-	k.Gone(ctx, server, client)
+	k.Succeed(ctx, peer)
+	k.Gone(ctx, server, peer)
 }
 
 // Gone waits until pods are deleted. It removes pods that have not ended, as their kubelets do.

@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/foreign"
+	"github.com/tailgate-dev/tailgate/internal/pods"
 )
 
 // Create creates a benchmark.
@@ -31,6 +33,23 @@ func (p *Place) CreateMatrix(ctx context.Context, m *MatrixBuilder) *v1alpha1.La
 	created := m.DeepCopy()
 	Expect(suite.Client.Create(ctx, created)).To(Succeed())
 	return created
+}
+
+// Measuring creates benchmark x of one round and starts both of its pods.
+func (p *Place) Measuring(ctx context.Context) (b *v1alpha1.LatencyBenchmark, server, peer *corev1.Pod) {
+	GinkgoHelper()
+	b = p.Create(ctx, MakeBenchmark(p.Namespace, "x").On(p.A, p.B))
+	server, peer = p.Kubelets.RunBoth(ctx, "x-r1", 1)
+	ExpectSucceeded(ctx, b, "^Unknown Running")
+	return b, server, peer
+}
+
+// NoPod checks that there is no pod of that name, now or however long benchmark b waits.
+func (p *Place) NoPod(ctx context.Context, b *v1alpha1.LatencyBenchmark, run string, attempt int32, role string) {
+	GinkgoHelper()
+	p.Patiently(ctx, b, func() any {
+		return suite.Client.Get(ctx, types.NamespacedName{Namespace: p.Namespace, Name: pods.Name(run, attempt, role)}, &corev1.Pod{})
+	}, MatchError(apierrors.IsNotFound, "IsNotFound"))
 }
 
 // PairsOf lists the pairs of a plan as "client>server", without the namespace in the names.

@@ -37,4 +37,6 @@ type Place struct {
 	// A and B are the names of two nodes.
 	A, B     string
 	Kubelets *Kubelets
+	// Patiently checks that a condition holds however long the controllers wait; it may wake them by a write to an object.
+	Patiently func(ctx context.Context, o client.Object, actual func() any, matcher gomegatypes.GomegaMatcher)
 }
