@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
+	goruntime "runtime"
 	"slices"
 	"syscall"
 
@@ -14,17 +14,19 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// Enter executes this program again with the files of the node's first process and the network of a
-// container. It needs a privileged pod with hostPID. A namespace is that of a thread, and stays over execve.
+// Enter executes this program again with the files of the container's runtime, which are the node's,
+// and the network of the container. It needs a privileged pod with hostPID. A namespace is that of a
+// thread, and stays over execve.
 func Enter(container string) error {
-	runtime.LockOSThread()
+	goruntime.LockOSThread()
 	pids, _, err := host{root: "/"}.processesOf(container)
 	if err != nil {
 		return err
 	}
 	self, errSelf := os.Open("/proc/self/exe")
-	files, errFiles := os.Open("/proc/1/ns/mnt")
-	cgroups, errCgroups := os.Open("/proc/1/ns/cgroup")
+	runtime := runtimeOf(pids[0])
+	files, errFiles := os.Open(runtime + "/ns/mnt")
+	cgroups, errCgroups := os.Open(runtime + "/ns/cgroup")
 	network, errNetwork := os.Open(fmt.Sprintf("/proc/%d/ns/net", pids[0]))
 	if err := errors.Join(errSelf, errFiles, errCgroups, errNetwork); err != nil {
 		return fmt.Errorf("entering the node: %w", err)
@@ -46,6 +48,22 @@ func Enter(container string) error {
 		return err
 	}
 	return syscall.Exec(fmt.Sprintf("/proc/self/fd/%d", self.Fd()), os.Args, os.Environ())
+}
+
+// runtimeOf returns the folder in /proc of the nearest ancestor of a container's process with other
+// files: a runtime's shim.
+func runtimeOf(pid int) string {
+	h := host{root: "/"}
+	files := func(dir string) string {
+		name, _ := os.Readlink(dir + "/ns/mnt")
+		return name
+	}
+	dir := fmt.Sprintf("/proc/%d", pid)
+	own := files(dir)
+	for files(dir) == own && dir != "/proc/1" && dir != "/proc/" {
+		dir = "/proc/" + h.field(dir+"/status", "PPid")
+	}
+	return dir
 }
 
 // mountSysfs mounts a sysfs, which shows the interfaces of the network in which it was mounted, below

@@ -199,15 +199,15 @@ func (h host) workloadEvidence(measuring int, cpus []int, iface net.Interface, e
 // processesOf returns a container's processes, by the name of their cgroup (empty: the agent's
 // own), and those in its process namespace, but in cgroups of neither.
 func (h host) processesOf(container string) (pids []int, elsewhere []string, err error) {
-	own, others := h.read("proc/self/cgroup"), []string(nil)
+	ownCgroup, others := h.read("proc/self/cgroup"), []string(nil)
 	for _, dir := range h.glob("proc/[0-9]*") {
 		cgroup := h.read(filepath.Join(dir, "cgroup"))
 		pid, err := strconv.Atoi(filepath.Base(dir))
 		switch {
 		case err != nil, cgroup == "": // it ended
-		case container != "" && strings.Contains(cgroup, container), container == "" && cgroup == own:
+		case container != "" && strings.Contains(cgroup, container), container == "" && cgroup == ownCgroup:
 			pids = append(pids, pid)
-		case container != "" && cgroup != own:
+		case container != "" && cgroup != ownCgroup:
 			others = append(others, dir)
 		}
 	}
@@ -215,13 +215,15 @@ func (h host) processesOf(container string) (pids []int, elsewhere []string, err
 		return nil, nil, errors.New("no process of the container is visible: its runtime gave the agent another process namespace, " +
 			"or has a kernel of its own; use a runtime such as runc or crun")
 	}
-	namespace := func(dir string) string { // the agent on a node sees those of all namespaces
-		name, _ := os.Readlink(filepath.Join(h.root, dir, "ns/pid"))
-		return name
+	namespace := func(dir string) (name string, depth int) { // the agent on a node sees those of all namespaces
+		name, _ = os.Readlink(filepath.Join(h.root, dir, "ns/pid"))
+		return name, len(strings.Fields(h.field(filepath.Join(dir, "status"), "NSpid")))
 	}
+	own, depth := namespace(fmt.Sprintf("proc/%d", pids[0]))
 	for _, dir := range others {
-		name, of := namespace(dir), namespace(fmt.Sprintf("proc/%d", pids[0]))
-		if len(elsewhere) < maxInspected && (name == "" || of == "" || name == of) {
+		name, at := namespace(dir)
+		inside := name == own || name == "" || own == ""
+		if outer := name == "" && at > 0 && at < depth; len(elsewhere) < maxInspected && inside && !outer {
 			elsewhere = append(elsewhere, line(fmt.Sprintf("%s (%s)", h.read(filepath.Join(dir, "comm")), filepath.Base(dir)), maxKey))
 		}
 	}

@@ -124,6 +124,8 @@ func TestWorkloadInOtherCgroups(t *testing.T) {
 	// A node shows the processes of all namespaces.
 	w = workloadOf(t, map[string]string{
 		"proc/1/ns/pid": "->pid:[4026531836]", "proc/7/cgroup": "0::/../moved\n", "proc/7/comm": "stray\n", "proc/7/ns/pid": "->pid:[4026531836]",
+		// The kernel may hide the namespaces of processes of the node.
+		"proc/1/status": "NSpid:\t120\t1\n", "proc/6/cgroup": "0::/../init.scope\n", "proc/6/comm": "init\n", "proc/6/status": "NSpid:\t6\n",
 		"proc/8/cgroup": "0::/../other\n", "proc/8/comm": "other\n", "proc/8/ns/pid": "->pid:[4026531999]",
 	})
 	if !slices.Equal(w.Elsewhere, []string{"stray (7)"}) {
