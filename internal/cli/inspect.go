@@ -50,10 +50,9 @@ func newInspect(c *cluster) *cobra.Command {
 			"command prints each change of a check, or, as JSON, a line for each inspection. Only the first inspection can prove\n" +
 			"CPUsExclusive: the ephemeral container keeps the shared CPUs of its start. The watch ends if the pod is deleted, or if the\n" +
 			"container restarts or has less than 32 MiB of memory left. The worst inspection determines the exit code.\n\n" +
-			"With --from node, a privileged pod on the node inspects instead, and is deleted afterwards. It adds nothing to the inspected pod,\n" +
-			"whose memory does not matter, and also sees what an ephemeral container cannot: processes of other users, masked files of the\n" +
-			"kernel, and which traffic Onload carries. Only then, --require accepts Acceleration. --from node/NAMESPACE creates the pod in a\n" +
-			"namespace that allows it.\n\n" +
+			"With --from node, a privileged pod on the node inspects instead. The command deletes that pod afterwards, and adds nothing to the\n" +
+			"inspected pod, whose free memory does not matter. The privileged pod sees processes of other users, masked files of the kernel,\n" +
+			"and which traffic Onload carries: --require then accepts Acceleration. --from node/NAMESPACE names a namespace that allows it.\n\n" +
 			"With --require or --like, the exit codes are:\n\n" +
 			"  0  every required check is Proved, in every pod\n" +
 			"  1  at least one check is Failed\n" +

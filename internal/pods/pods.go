@@ -456,8 +456,8 @@ func inspectEnv(p *corev1.Pod, s *corev1.ContainerStatus, iface string) []corev1
 	}
 }
 
-// FromNode returns a pod with the rights of the node that inspects a container of a pod there. If
-// nobody deletes it, it goes with that pod, if that has its namespace.
+// FromNode returns a pod with the rights of the node that inspects a container of a pod there. In the
+// namespace of that pod, the API server deletes both together.
 func FromNode(p *corev1.Pod, s *corev1.ContainerStatus, namespace, name, image string, pull corev1.PullPolicy, iface string, deadline time.Duration) *corev1.Pod {
 	helper := agentPod(image, pull, "", p.Spec.NodeName, "inspect", deadline)
 	helper.Namespace, helper.Name, helper.Labels, helper.Annotations = namespace, name, foreign.OptOutLabels(), foreign.OptOutAnnotations()
