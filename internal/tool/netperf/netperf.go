@@ -3,22 +3,7 @@
 // The tool reports no samples. The mean round trip is exact, from the number of transactions and
 // their time; the rest is from the tool's histogram in whole µs, as tool.Own: see bucket.
 //
-// Limits of the tool that show in the results:
-//   - It has no warm-up: the first message counts. A warning says so if one was requested.
-//   - It measures whole seconds: 0.9 would be 0, which never ends. Other durations are refused.
-//   - Both ends sleep in recv, without rate, polling, multicast, and connected UDP sockets.
-//   - A lost datagram ends the measurement: the tool waits until its time is over, prints too low a
-//     rate and exits with 0. Only the numbers of messages and unaccounted time reveal it. (The
-//     undocumented option -e takes a late answer for the next message's, so all further are wrong.)
-//   - When the server hangs or the path is cut until the end, it hangs until the deadline.
-//   - In UDP_STREAM without /etc/protocols, 2.7.0 counts as sent what its own queue drops.
-//   - It measures by the wall clock: a measurement during which that was set or slewed fails.
-//   - Percentiles overflow after 2³¹ round trips (2 h at 300,000 a second) and are left out.
-//   - Messages use a second, ephemeral port: a NetworkPolicy must allow all ports between ends.
-//   - It does not print its version.
-//
-// Not used: confidence intervals (-i, -I), because rounds repeat a test in new processes; CPU
-// utilisation (-c, -C), which calibrates on the measuring CPU; -D and -b (TCP_NODELAY, bursts).
+// docs/internals/tools.md has the limits of the tool that show in its results.
 package netperf
 
 import (

@@ -5,11 +5,7 @@
 // goes on; its ends know each other: no other host can answer 16 bytes or more, nor the server
 // early; it needs one port; and it tells what interrupted either end, and when.
 //
-// Limits that show in the results:
-//   - In a closed loop a stall is one slow sample, as with all tools.
-//   - Ends that sleep do not see how late they were woken for an answer, only the time in send and,
-//     at a rate, how late the client was woken to send.
-//   - It measures no bandwidth, and calls recv without a system call that waits for it.
+// docs/internals/tools.md has the limits of the tool that show in its results.
 package pinger
 
 import (

@@ -1,15 +1,7 @@
 // Package sfntpingpong drives sfnt-pingpong of AMD's cns-sfnettest: 1.5.0 (used for the published
 // tables), 1.6.0-rc2 (in the published image) and later versions.
 //
-// Limits of the tool that show in the results:
-//   - Both ends must be the same build. The server takes its control port's first connection for
-//     its only client, so nothing may probe it.
-//   - Messages use a second, ephemeral port: a NetworkPolicy must allow all ports between ends.
-//   - After each thousand pings, one is not timed, with a message on the control connection.
-//   - A lost datagram ends the measurement, after 2 s. Ends that spin without a muxer do not read
-//     the clock: the agent's deadline ends them. A muxer, which avoids this, adds 2 to 3 µs to a
-//     round trip between two network namespaces, so it is used only where it was requested.
-//   - Over multicast both ends send to the group, which must be in one subnet.
+// docs/internals/tools.md has the limits of the tool that show in its results.
 package sfntpingpong
 
 import (

@@ -11,17 +11,7 @@
 // A round trip counts from when the message should have been sent, or was, by the sender's last
 // reading of the clock: while it catches up, a burst counts from its first message.
 //
-// Limits of the tool that show in the results:
-//   - Both ends must be the same build. The server takes its control port's first connection for
-//     its only client, so nothing may probe it.
-//   - The sender polls the clock on its own CPU; Cell.Wait and Cell.Muxer apply to the receivers.
-//   - Receivers give up after 100 ms without a message, unless they sleep in recv.
-//   - A sender delayed by more than 0.6 s restarts its schedule, which is counted: that delay is no
-//     sample. (By default it restarts 100 messages late, which hides most delays.)
-//   - A lost datagram ends the measurement only before it begins, in the tool's own warm-up.
-//   - A group must be in one subnet. Messages and answers go over ephemeral ports: a NetworkPolicy
-//     must allow all ports between the ends.
-//   - Onload performs best with a stack for each thread of the client: EF_STACK_PER_THREAD=1.
+// docs/internals/tools.md has the limits of the tool that show in its results.
 package sfntstream
 
 import (

@@ -1,31 +1,7 @@
 // Package sockperf drives sockperf: ping-pong, under-load (messages at a rate) and throughput (a
 // stream). It is written for 3.7, as packaged by Debian.
 //
-// Limits of the tool that show in the results:
-//   - IPv4 only.
-//   - The first message is sent after 2 s, 0.1 s passes at the end. It measures whole seconds.
-//   - It leaves out the first 400 ms and the last 50 ms with answers; on arm64, only from 3.9 on.
-//   - Its clock is the CPU's counter, calibrated once. A run of another length by that clock fails.
-//   - Its exit code is meaningless: 0 with a refused connection, 0 without any answer.
-//   - Muxers can be chosen only in a file of addresses, which must be a regular file.
-//
-// Ping-pong: a lost datagram ends it, because the client waits until its time ends.
-//
-// Under-load:
-//   - One thread of the client sends, another receives, each on its own CPU. The sender polls the
-//     clock, whatever Cell.Wait is: that applies to the receiver and the server.
-//   - The schedule is absolute, so that the log shows when a message should have been sent
-//     (tool.StartIntended): an estimate around a lost one, because rows have no sequence numbers,
-//     and up to a tick too late for each message since the sender was last on time.
-//   - Unanswered messages are only counted: Measurement.Lost is the whole log's, mostly too high.
-//   - Answers out of order, mostly fast ones, are left out of the log: Measurement.Unrecorded. So
-//     are messages that could not be sent when due. With more than 10 % of them the run fails.
-//   - The interval is whole ns, rounded down: 23,000 a second become 23,000.1, 7 million 7.04.
-//
-// Throughput:
-//   - There is no warm-up: the tool counts from its first message on.
-//   - Only the server reports what arrived, when it is interrupted (Command.Interrupt,
-//     Output.Server), with messages in flight at the end.
+// docs/internals/tools.md has the limits of the tool that show in its results.
 package sockperf
 
 import (
@@ -87,11 +63,7 @@ func (driver) Listens(c tool.Cell) v1alpha1.Protocol {
 	return v1alpha1.ProtocolUDP
 }
 
-// Client measures one cell. Of the options that are not used:
-//   - --no-rdtsc is broken in 3.7: it multiplies head and tail by the TSC's rate in GHz. (It would
-//     avoid a calibration, accurate to some 10 ppm on a quiet CPU.)
-//   - --dontwarmup and --pre-warmup-wait concern multicast and a sleep beside the fixed one.
-//   - --timeout is for select, poll and epoll, and ends nothing: the tool calls them again.
+// Client measures one cell.
 func (driver) Client(c tool.Cell, t tool.Target) tool.Command {
 	mode := "ping-pong"
 	var more []string
