@@ -63,7 +63,9 @@ func run(args []string, e entrypoint) int {
 	wait := flags.Duration("wait", 10*time.Second, "")
 	file := flags.String("file", "", "")
 	fail := func(err error) int {
-		fmt.Fprintln(e.stderr, "tailgate-exec:", text.Line(err.Error()))
+		line := text.Line(err.Error())
+		fmt.Fprintln(e.stderr, "tailgate-exec:", line)
+		_ = os.WriteFile(e.terminationLog, []byte(line), 0o644) // it is in the log, too
 		return exitError
 	}
 	if err := flags.Parse(args); err != nil {
@@ -100,7 +102,8 @@ func run(args []string, e entrypoint) int {
 		fmt.Fprint(e.stderr, finding)
 		return exitCodes[outcome]
 	}
-	return fail(fmt.Errorf("starting %s: %w", path, e.become(path, flags.Args(), e.environ)))
+	fmt.Fprintf(e.stderr, "tailgate-exec: starting %s: %v\n", path, e.become(path, flags.Args(), e.environ))
+	return exitError
 }
 
 // await inspects until the requirements are met or wait has passed, and returns the last finding.
@@ -127,6 +130,9 @@ func (e entrypoint) await(pod proof.WorkloadPod, requirements []string, iface st
 				to = &first
 			}
 			fmt.Fprintf(to, "%s %s: %s\n", l.State, l.Check, l.Found)
+			if to == &first && slices.Contains(requirements, l.Check) {
+				fmt.Fprintf(to, "  required: %s; to do: %s\n", l.Expected, l.Advice)
+			}
 		}
 		return outcome, first.String() + rest.String()
 	}

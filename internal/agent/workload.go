@@ -223,8 +223,9 @@ func (h host) processesOf(container string) (pids []int, elsewhere []string, err
 	for _, dir := range others {
 		name, at := namespace(dir)
 		inside := name == own || name == "" || own == ""
-		if outer := name == "" && at > 0 && at < depth; len(elsewhere) < maxInspected && inside && !outer {
-			elsewhere = append(elsewhere, line(fmt.Sprintf("%s (%s)", h.read(filepath.Join(dir, "comm")), filepath.Base(dir)), maxKey))
+		comm := h.read(filepath.Join(dir, "comm")) // empty: it ended
+		if outer := name == "" && at > 0 && at < depth; len(elsewhere) < maxInspected && inside && !outer && comm != "" {
+			elsewhere = append(elsewhere, line(fmt.Sprintf("%s (%s)", comm, filepath.Base(dir)), maxKey))
 		}
 	}
 	return pids, elsewhere, nil

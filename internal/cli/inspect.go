@@ -58,7 +58,7 @@ func newInspect(c *cluster) *cobra.Command {
 			"  1  at least one check is Failed\n" +
 			"  2  no check is Failed, but at least one is Unknown or Noted\n" +
 			"  3  no check is Failed, but a pod cannot be inspected\n\n" +
-			"The command needs ClusterRole tailgate-inspect in the namespace, and no operator. docs/inspect.md describes all checks.",
+			"The command needs ClusterRole tailgate-inspect in the namespace, --from node also tailgate-inspect-node, and no operator. docs/inspect.md describes all checks.",
 		Example: "  " + name + " inspect pod/feed-0 -n trading\n" +
 			"  " + name + " inspect sts/feed -c handler --require CPUsExclusive,NUMALocal,Function=VF,MTU=9000\n" +
 			"  " + name + " inspect -l app=feed --like lbench/x2522\n" +
@@ -78,10 +78,10 @@ func newInspect(c *cluster) *cobra.Command {
 	flags.StringVar(&call.like, "like", "", "a LatencyBenchmark, NAME or NAME/VARIANT, whose client had the conditions that the pod must have")
 	flags.StringVar(&call.iface, "interface", "", "interface of the pod; default: those that are devices or that Multus attached, or else all")
 	flags.StringVar(&call.image, "image", "", "bench image of the agent; default: that of the manager")
-	flags.StringVar(&call.from, "from", "", "node or node/NAMESPACE: inspect by a privileged pod on the node, in this namespace, instead of an ephemeral container")
+	flags.StringVar(&call.from, "from", "", "node or node/NAMESPACE: inspect once by a privileged pod on the node, in this namespace, instead of an ephemeral container")
 	flags.BoolVar(&call.memoryFree, "memory-free", false, "inspect although the memory that the pod uses is not known: you know that "+pods.EphemeralMemory.String()+" are free below its limit")
 	flags.DurationVar(&call.timeout, "timeout", time.Minute, "time limit of each pod, including the pull of the image")
-	flags.DurationVar(&call.every, "watch", 0, "repeat the inspection, and show what changes; --watch=30s gives the time between two looks")
+	flags.DurationVar(&call.every, "watch", 0, "repeat the inspection, and show what changes; --watch=30s gives the time between two inspections, 5s or more")
 	flags.Lookup("watch").NoOptDefVal = "10s"
 	flags.DurationVar(&call.length, "watch-for", 0, fmt.Sprintf("time after which a watch ends, at most %s; default: 10m", longestWatch))
 	return cmd
@@ -218,6 +218,9 @@ func (c *inspectCall) targets(ctx context.Context, namespace string, args []stri
 		return c.selected(ctx, namespace, "selector "+c.selector, c.selector)
 	}
 	for _, arg := range args {
+		if _, err := time.ParseDuration(arg); err == nil && c.every != 0 {
+			return nil, fmt.Errorf("%s is not the name of a pod; write --watch=%s", arg, arg)
+		}
 		kind, name, qualified := strings.Cut(arg, "/")
 		if !qualified {
 			kind, name = "pod", arg
@@ -264,7 +267,7 @@ func (c *inspectCall) selected(ctx context.Context, namespace, of, selector stri
 
 func granted(err error) error {
 	if apierrors.IsForbidden(err) && !strings.Contains(err.Error(), "PodSecurity") {
-		return fmt.Errorf("%w: grant ClusterRole tailgate-inspect in the namespace (kubectl create rolebinding --clusterrole=tailgate-inspect)", err)
+		return fmt.Errorf("%w: grant ClusterRole tailgate-inspect (kubectl create rolebinding inspect -n NAMESPACE --clusterrole=tailgate-inspect --user=USER)", err)
 	}
 	return err
 }
@@ -432,6 +435,9 @@ func (c *inspectCall) addEphemeral(ctx context.Context, pod *corev1.Pod, target 
 	}
 	pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, agent)
 	if err := c.api.SubResource("ephemeralcontainers").Patch(ctx, pod, client.StrategicMergeFrom(before)); err != nil {
+		if strings.Contains(err.Error(), "PodSecurity") {
+			err = fmt.Errorf("its own containers may violate the level of the namespace, so that none can be added: inspect it with --from node/NAMESPACE: %w", err)
+		}
 		return fmt.Errorf("adding an ephemeral container: %w", err)
 	}
 	return nil
@@ -443,7 +449,7 @@ func (c *inspectCall) helperRefused(namespace string, err error) error {
 	case strings.Contains(err.Error(), "PodSecurity"):
 		return fmt.Errorf("namespace %s allows no privileged pod; give another one with --from node/NAMESPACE: %w", namespace, err)
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%s: grant ClusterRole tailgate-inspect-node in namespace %s (kubectl create rolebinding --clusterrole=tailgate-inspect-node)", oneLine(err), namespace)
+		return fmt.Errorf("%s: grant ClusterRole tailgate-inspect-node (kubectl create rolebinding inspect-node -n %s --clusterrole=tailgate-inspect-node --user=USER)", oneLine(err), namespace)
 	}
 	return fmt.Errorf("creating a helper pod in namespace %s: %w", namespace, err)
 }
@@ -478,6 +484,8 @@ func (c *inspectCall) roomIn(ctx context.Context, pod *corev1.Pod) error {
 	for _, s := range slices.Concat(pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses, pod.Status.EphemeralContainerStatuses) {
 		run, last := s.State.Running, s.LastTerminationState.Terminated
 		switch {
+		case err != nil && run != nil && time.Since(run.StartedAt.Time) < usageAge:
+			err = fmt.Errorf("container %s started less than %s ago, and was not measured; try again in %s", s.Name, usageAge, usageAge)
 		case err != nil:
 		case time.Since(at) > usageAge:
 			err = fmt.Errorf("its last measurement is of %s; try again in %s", at.Format(time.TimeOnly), usageAge)
@@ -489,12 +497,12 @@ func (c *inspectCall) roomIn(ctx context.Context, pod *corev1.Pod) error {
 	}
 	switch {
 	case limit.Cmp(need) <= 0:
-		return fmt.Errorf("its memory limit is %s, and the inspection needs %s below the limit: raise it", limit.String(), need.String())
+		return fmt.Errorf("its memory limit is %s, and the inspection needs %s below the limit: raise it, or inspect with --from node", limit.String(), need.String())
 	case used+need.Value() > limit.Value():
-		return fmt.Errorf("it uses %d of %d MiB of memory, and the inspection needs %s below the limit, or the kernel would end a process: raise the memory limit",
+		return fmt.Errorf("it uses %d of %d MiB of memory, and the inspection needs %s below the limit, or the kernel would end a process: raise the memory limit, or inspect with --from node",
 			used>>20, limit.Value()>>20, need.String())
 	case err != nil && !c.memoryFree:
-		return fmt.Errorf("how much of its memory limit %s is used, is not known (%w), and the inspection needs %s: install metrics-server, or say --memory-free if you know that this is free",
+		return fmt.Errorf("how much of its memory limit %s is used, is not known (%w), and the inspection needs %s: install metrics-server, say --memory-free if you know that this is free, or inspect with --from node",
 			limit.String(), err, need.String())
 	}
 	return nil
@@ -514,7 +522,7 @@ func (c *inspectCall) memoryOf(ctx context.Context, pod *corev1.Pod) (used int64
 	}
 	var summary stats.Summary
 	if err := c.raw(ctx, &summary, "/api/v1/nodes/"+pod.Spec.NodeName+"/proxy/stats/summary", "only_cpu_and_memory"); err != nil {
-		return 0, at, fmt.Errorf("no metrics, and from the kubelet: %w", err)
+		return 0, at, fmt.Errorf("no metrics, and from the kubelet, for whose report nodes/proxy is needed: %s", oneLine(err))
 	}
 	for _, p := range summary.Pods {
 		if m := p.Memory; p.PodRef.UID == string(pod.UID) && m != nil && ptr.Deref(m.WorkingSetBytes, 0) > 0 {

@@ -112,8 +112,8 @@ func TestInspectFromNode(t *testing.T) {
 		}, code: exitPass, says: "Proved   CPUsExclusive", namespace: "perf"},
 		"a watch":          {args: "--watch", code: exitError, says: "--watch and --from exclude each other"},
 		"another place":    {args: "--from nodes", code: exitError, says: "--from nodes: give node or node/NAMESPACE"},
-		"no right":         {change: func(s *apiServer) { s.forbidden = []string{"POST /api/v1/namespaces/perf/pods"} }, code: exitError, says: "grant ClusterRole tailgate-inspect-node in namespace perf"},
-		"no right to look": {change: func(s *apiServer) { s.forbidden = []string{"GET /api/v1/namespaces/perf/pods/feed"} }, code: exitError, says: "grant ClusterRole tailgate-inspect in"},
+		"no right":         {change: func(s *apiServer) { s.forbidden = []string{"POST /api/v1/namespaces/perf/pods"} }, code: exitError, says: "kubectl create rolebinding inspect-node -n perf --clusterrole=tailgate-inspect-node --user=USER"},
+		"no right to look": {change: func(s *apiServer) { s.forbidden = []string{"GET /api/v1/namespaces/perf/pods/feed"} }, code: exitError, says: "grant ClusterRole tailgate-inspect (kubectl create rolebinding inspect -n NAMESPACE"},
 		"a namespace that forbids it": {change: func(s *apiServer) {
 			s.forbiddenPatch = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "feed", fmt.Errorf("violates PodSecurity \"baseline:latest\""))
 		}, code: exitError, says: "namespace perf allows no privileged pod; give another one with --from node/NAMESPACE"},
@@ -202,7 +202,13 @@ func TestInspectRefuses(t *testing.T) {
 		"a full pod":                         {change: uses(4e7, time.Now()), want: "it uses 38 of 64 MiB of memory, and the inspection needs 32Mi"},
 		"an old measurement":                 {change: uses(2e6, time.Now().Add(-time.Hour)), want: "--memory-free"},
 		"a pod that was just begun":          {change: uses(0, time.Now()), want: "--memory-free"},
-		"an unknown use of memory":           {change: func(s *apiServer) { s.kubeletSummary = "" }, want: "--memory-free"},
+		"a container that was not measured yet": {change: func(s *apiServer) {
+			s.kubeletSummary = ""
+			s.pods[feed].Status.ContainerStatuses[0].State.Running.StartedAt = metav1.Now()
+		}, want: "container app started less than 45s ago, and was not measured; try again in 45s"},
+		"no right to read the kubelet's report": {change: func(s *apiServer) { s.forbidden = []string{"/proxy/stats/summary"} }, want: "for whose report nodes/proxy is needed"},
+		"an interval that looks like a name":    {args: "--watch 30s", want: "30s is not the name of a pod; write --watch=30s"},
+		"an unknown use of memory":              {change: func(s *apiServer) { s.kubeletSummary = "" }, want: "--memory-free"},
 		"a full pod, by metrics-server": {change: func(s *apiServer) {
 			s.podMetrics = fmt.Sprintf(`{"timestamp":%q,"containers":[{"usage":{"memory":"20Mi"}},{"usage":{"memory":"18Mi"}}]}`, time.Now().Format(time.RFC3339))
 		}, want: "it uses 38 of 64 MiB of memory"},
@@ -236,7 +242,7 @@ func TestInspectRefuses(t *testing.T) {
 		"a namespace that forbids it": {change: func(s *apiServer) {
 			s.kubelet = nil
 			s.forbiddenPatch = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "feed", fmt.Errorf("violates PodSecurity \"restricted:latest\""))
-		}, want: `violates PodSecurity "restricted:latest"`},
+		}, want: `inspect it with --from node/NAMESPACE: pods "feed" is forbidden: violates PodSecurity "restricted:latest"`},
 		"an agent that fails": {change: func(s *apiServer) {
 			s.kubelet = endedAs(corev1.ContainerStateTerminated{ExitCode: 1, Message: `{"reason":"AgentFailed","message":"no process of the container is visible"}`})
 		}, want: "no process of the container is visible"},

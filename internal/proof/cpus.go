@@ -364,6 +364,10 @@ func (w workload) window() int64 { return w.own.Deltas["elapsed-ms"] * 1000 }
 // cpusExclusive doubts exclusive CPUs that executed much more than the container's threads.
 func (w workload) cpusExclusive() finding {
 	f := cpusChosen(w.endpoint)
+	if class := w.seen.QOSClass; badness(f.state) > 0 && (w.cpus() == 0 || class != "" && class != string(corev1.PodQOSGuaranteed)) {
+		f.expected, f.advice = "a Guaranteed pod that requests whole CPUs", "set requests equal to limits in all containers, with whole CPUs for this one, and replace the pod"
+		return f
+	}
 	busy, counted := w.own.Deltas["cpu.threads-ms"]
 	own := int64(0)
 	for _, t := range w.Threads {
@@ -372,9 +376,9 @@ func (w workload) cpusExclusive() finding {
 	if f.state != v1alpha1.ProofProved || !counted || w.Omitted > 0 || (busy*1000-own)*mostOthers <= w.window() {
 		return f
 	}
-	return unknown(f.expected, fmt.Sprintf("%s, but they executed %s in %s, and the threads of the container only %s", f.found,
+	return unknown(f.expected, fmt.Sprintf("%s, but the CPUs of the container were busy for %s of %s, of which its threads used %s", f.found,
 		microseconds(busy*1000), microseconds(w.window()), microseconds(own)),
-		"find out what else runs there: threads of the node (ps -eLo pid,tid,psr,comm), processes of kubectl exec or of probes; keep it off with isolcpus or systemd's CPUAffinity. A CPU of nohz_full counts late: inspect again")
+		"find out what else runs there: threads of the node (ps -eLo psr,pcpu,pid,tid,comm --sort=-pcpu), processes of kubectl exec or of probes; keep it off with isolcpus or systemd's CPUAffinity. A CPU of nohz_full counts late: inspect again")
 }
 
 const maxThreadsNamed = 3
@@ -411,7 +415,7 @@ func (w workload) threadsOnCPUs() finding {
 		return unknown(expected, fmt.Sprintf("%s, and %d threads that were not inspected", found, w.Omitted), fmt.Sprintf("at most %d threads are inspected", result.MaxThreads))
 	case len(w.Elsewhere) > 0 && !w.pod.SharesProcesses:
 		return unknown(expected, found+", and processes in other cgroups: "+text.List(w.Elsewhere, maxThreadsNamed, ", "),
-			"end other ephemeral containers (kubectl debug) with this target; otherwise find out who moved the process to another cgroup")
+			"end other ephemeral containers (kubectl debug) with this target, and wait until watches of it end; otherwise find out who moved the process to another cgroup")
 	case w.hidden("cgroup"):
 		if pool, err := result.ParseCPUs(w.PoolCPUs); err != nil || w.cpus() != allowed.Size() || !allowed.Intersection(pool).IsEmpty() {
 			return unknown(expected, found+", and the cpuset of the container is hidden", visible)

@@ -111,6 +111,13 @@ func Workload(pod WorkloadPod, w result.Workload) []WorkloadLine {
 		}
 	}
 	add("", pod.by(w, w.Interfaces[0]), ofContainer)
+	if len(lines) > 0 && lines[0].Check == v1alpha1.ProofCPUsExclusive && lines[0].State == v1alpha1.ProofFailed {
+		for n := range lines { // on CPUs that all share, nothing else helps
+			if slices.Contains([]string{v1alpha1.ProofSMTSiblings, v1alpha1.ProofCPUsOnNUMANode, MemoryLocal, Interrupts}, lines[n].Check) && lines[n].Advice != "" {
+				lines[n].Advice = "give the container exclusive CPUs first (CPUsExclusive)"
+			}
+		}
+	}
 	for _, own := range w.Interfaces {
 		if at := pod.by(w, own); at.counts() {
 			add(orNotKnown(own.Interface)+": ", at, ofInterface)
@@ -397,6 +404,8 @@ func ParseRequirements(list string, pod *WorkloadPod) (requirements []string, er
 			if pod.Function = v1alpha1.NetworkType(value); !pod.Function.HasDevice() {
 				return nil, errors.New("check Function needs VF or PF, such as Function=VF")
 			}
+		case name == v1alpha1.ProofAcceleration && !pod.FromNode:
+			return nil, errors.New("Acceleration can be proved only by kubectl tailgate inspect --from node")
 		case !slices.Contains(known, name):
 			return nil, fmt.Errorf("%q is not a check that can be proved; these are %s", name, strings.Join(known, ", "))
 		case valued:

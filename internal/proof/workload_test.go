@@ -241,6 +241,26 @@ func TestParseRequirements(t *testing.T) {
 	}
 }
 
+// A pod on shared CPUs needs one thing first, whatever else is not as it should be.
+func TestAdviceOnSharedCPUs(t *testing.T) {
+	pod, w := right(t)
+	pod.QOSClass, pod.Requests = "Burstable", nil
+	w.Memory = map[string]int64{"0": 4096}
+	every(&w, func(e *result.Evidence) { e.CPUsAllowed, e.AllowedNUMANodes, e.Deltas["irq"] = "0-1", "0-1", 3 })
+	told := map[string]WorkloadLine{}
+	for _, l := range Workload(pod, w) {
+		told[l.Check] = l
+	}
+	if l := told["CPUsExclusive"]; l.Expected != "a Guaranteed pod that requests whole CPUs" || !strings.HasPrefix(l.Advice, "set requests equal to limits") {
+		t.Errorf("%+v", l)
+	}
+	for _, check := range []string{"CPUsOnNUMANode", "Interrupts"} {
+		if l := told[check]; l.State != v1alpha1.ProofFailed || l.Advice != "give the container exclusive CPUs first (CPUsExclusive)" {
+			t.Errorf("%+v", l)
+		}
+	}
+}
+
 // Only from the node, a bypass of the kernel can be proved.
 func TestParseRequirementOfAcceleration(t *testing.T) {
 	for fromNode, want := range map[bool]bool{true: true, false: false} {
