@@ -38,7 +38,7 @@ func TestRun(t *testing.T) {
 	}{
 		"the CPUs are set":            {args: "--require CPUsExclusive --cpus 1 -- /bin/true x", want: exitError, message: "Pass after", becomes: true},
 		"the CPUs are set late":       {args: "--require CPUsExclusive --cpus 1 --wait 1m -- /bin/true x", late: 3, want: exitError, message: "Pass after", becomes: true},
-		"the CPUs are set too late":   {args: "--require CPUsExclusive --cpus 1 --wait 0s -- /bin/true x", late: 1, want: 1, message: "Failed CPUsExclusive"},
+		"the CPUs are set too late":   {args: "--require CPUsExclusive --cpus 1 --wait 0s -- /bin/true x", late: 1, want: 1, message: "required: 1 exclusive CPU; to do: set cpuManagerPolicy"},
 		"nobody says how many":        {args: "--require CPUsExclusive --wait 0s -- /bin/true x", want: exitError},
 		"a check that is unknown":     {args: "--require SMTSiblings --wait 0s -- /bin/true x", want: 2, message: "Unknown SMTSiblings"},
 		"an inspection that fails":    {args: "--require CPUsExclusive --cpus 1 --wait 0s -- /bin/true x", fails: errors.New("hidden"), want: 2, message: "hidden"},

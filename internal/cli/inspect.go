@@ -58,7 +58,7 @@ func newInspect(c *cluster) *cobra.Command {
 			"  1  at least one check is Failed\n" +
 			"  2  no check is Failed, but at least one is Unknown or Noted\n" +
 			"  3  no check is Failed, but a pod cannot be inspected\n\n" +
-			"The command needs ClusterRole tailgate-inspect in the namespace, --from node also tailgate-inspect-node, and no operator. docs/inspect.md describes all checks.",
+			"The command needs ClusterRole tailgate-inspect in the namespace (--from node: and tailgate-inspect-node), and no operator. docs/inspect.md describes all checks.",
 		Example: "  " + name + " inspect pod/feed-0 -n trading\n" +
 			"  " + name + " inspect sts/feed -c handler --require CPUsExclusive,NUMALocal,Function=VF,MTU=9000\n" +
 			"  " + name + " inspect -l app=feed --like lbench/x2522\n" +

@@ -378,7 +378,7 @@ func (w workload) cpusExclusive() finding {
 	}
 	return unknown(f.expected, fmt.Sprintf("%s, but the CPUs of the container were busy for %s of %s, of which its threads used %s", f.found,
 		microseconds(busy*1000), microseconds(w.window()), microseconds(own)),
-		"find out what else runs there: threads of the node (ps -eLo psr,pcpu,pid,tid,comm --sort=-pcpu), processes of kubectl exec or of probes; keep it off with isolcpus or systemd's CPUAffinity. A CPU of nohz_full counts late: inspect again")
+		"find out what else runs there: threads of the node (ps -eLo psr,pcpu,pid,tid,comm), processes of kubectl exec or of probes; keep it off with isolcpus or systemd's CPUAffinity. A CPU of nohz_full counts late: inspect again")
 }
 
 const maxThreadsNamed = 3
