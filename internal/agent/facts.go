@@ -93,7 +93,9 @@ func (h host) facts(cpu int, own []int, iface net.Interface, environ []string) f
 	if h.pid != 0 {
 		file = h.proc("root/" + file)
 	}
-	f.set("preload-file", strings.Join(preloads(h.read(file)), " "))
+	if !h.node { // whose files a link of the container could name
+		f.set("preload-file", strings.Join(preloads(h.read(file)), " "))
+	}
 	return f
 }
 

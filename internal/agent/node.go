@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	goruntime "runtime"
+	"path/filepath"
+	"runtime"
 	"slices"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -14,34 +16,33 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// Enter executes this program again with the files of the container's runtime, which are the node's,
-// and the network of the container. It needs a privileged pod with hostPID. A namespace is that of a
-// thread, and stays over execve.
+// nodeRoot has the files of the node, for its own programs, in a privileged pod with hostPID.
+const nodeRoot = "/proc/1/root"
+
+// Enter executes this program again in the network of a container, with a sysfs of that network and
+// all cgroups of the node. Of the container, which its user controls, it takes nothing else: neither
+// files nor their namespace. A namespace is that of a thread, and stays over execve.
 func Enter(container string) error {
-	goruntime.LockOSThread()
+	runtime.LockOSThread()
 	pids, _, err := host{root: "/"}.processesOf(container)
 	if err != nil {
 		return err
 	}
 	self, errSelf := os.Open("/proc/self/exe")
-	runtime := runtimeOf(pids[0])
-	files, errFiles := os.Open(runtime + "/ns/mnt")
-	cgroups, errCgroups := os.Open(runtime + "/ns/cgroup")
-	network, errNetwork := os.Open(fmt.Sprintf("/proc/%d/ns/net", pids[0]))
-	if err := errors.Join(errSelf, errFiles, errCgroups, errNetwork); err != nil {
-		return fmt.Errorf("entering the node: %w", err)
+	network, errNetwork := networkOf(pids)
+	if err := errors.Join(errSelf, errNetwork); err != nil {
+		return err
 	}
 	for _, step := range []func() error{
-		func() error { return unix.Unshare(unix.CLONE_FS) }, // which threads of a process share
-		func() error { return unix.Setns(int(cgroups.Fd()), unix.CLONE_NEWCGROUP) },
-		func() error { return unix.Setns(int(files.Fd()), unix.CLONE_NEWNS) },
-		func() error { return unix.Unshare(unix.CLONE_NEWNS) }, // no mount reaches the node
-		func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") },
+		func() error { return unix.Unshare(unix.CLONE_NEWNS) },
+		func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, "") }, // no mount reaches the node
 		func() error { return unix.Setns(int(network.Fd()), unix.CLONE_NEWNET) },
-		mountSysfs,
+		func() error { return unix.Unmount("/sys", unix.MNT_DETACH) },
+		func() error { return mount("sysfs", "/sys", "") },
+		mountCgroups,
 	} {
 		if err := step(); err != nil {
-			return fmt.Errorf("entering the node and the network of the container: %w; the pod must be privileged, with hostPID", err)
+			return fmt.Errorf("entering the network of the container: %w; the pod must be privileged, with hostPID", err)
 		}
 	}
 	if err := os.Setenv(plan.EnvView, plan.ViewEntered); err != nil {
@@ -50,34 +51,48 @@ func Enter(container string) error {
 	return syscall.Exec(fmt.Sprintf("/proc/self/fd/%d", self.Fd()), os.Args, os.Environ())
 }
 
-// runtimeOf returns the folder in /proc of the nearest ancestor of a container's process with other
-// files: a runtime's shim.
-func runtimeOf(pid int) string {
-	h := host{root: "/"}
-	files := func(dir string) string {
-		name, _ := os.Readlink(dir + "/ns/mnt")
-		return name
+// networkOf opens the network namespace that all processes of a container have.
+func networkOf(pids []int) (*os.File, error) {
+	path := func(pid int) string { return fmt.Sprintf("/proc/%d/ns/net", pid) }
+	network, err := os.Open(path(pids[0]))
+	if err != nil {
+		return nil, fmt.Errorf("opening the network of the container: %w", err)
 	}
-	dir := fmt.Sprintf("/proc/%d", pid)
-	own := files(dir)
-	for files(dir) == own && dir != "/proc/1" && dir != "/proc/" {
-		dir = "/proc/" + h.field(dir+"/status", "PPid")
+	var opened, other unix.Stat_t
+	err = unix.Fstat(int(network.Fd()), &opened)
+	for _, pid := range pids {
+		if err == nil && unix.Stat(path(pid), &other) == nil && other.Ino != opened.Ino {
+			err = errors.New("its processes have several network namespaces: inspect it without --from node")
+		}
 	}
-	return dir
+	return network, err
 }
 
-// mountSysfs mounts a sysfs, which shows the interfaces of the network in which it was mounted, below
-// the cgroups that the old one has.
-func mountSysfs() error {
-	cgroups, err := os.Open("/sys/fs/cgroup")
-	if err != nil {
+func mount(kind, target, options string) error {
+	return unix.Mount(kind, target, kind, unix.MS_NOSUID|unix.MS_NOEXEC|unix.MS_NODEV, options)
+}
+
+// mountCgroups mounts the hierarchies of the node: that of version 2, or all of version 1.
+func mountCgroups() error {
+	hierarchies := host{root: "/"}.read("proc/self/cgroup")
+	if strings.HasPrefix(hierarchies, "0::") && !strings.Contains(hierarchies, "\n") {
+		return mount("cgroup2", "/sys/fs/cgroup", "")
+	}
+	if err := mount("tmpfs", "/sys/fs/cgroup", ""); err != nil {
 		return err
 	}
-	defer cgroups.Close()
-	if err := unix.Mount("sysfs", "/sys", "sysfs", unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NOEXEC, ""); err != nil {
-		return err
+	for l := range strings.Lines(hierarchies) {
+		_, rest, _ := strings.Cut(l, ":")
+		controllers, _, _ := strings.Cut(rest, ":")
+		if controllers == "" || strings.Contains(controllers, "=") {
+			continue
+		}
+		dir := filepath.Join("/sys/fs/cgroup", controllers)
+		if err := errors.Join(os.Mkdir(dir, 0o755), mount("cgroup", dir, controllers)); err != nil {
+			return err
+		}
 	}
-	return unix.Mount(fmt.Sprintf("/proc/self/fd/%d", cgroups.Fd()), "/sys/fs/cgroup", "", unix.MS_BIND|unix.MS_REC, "")
+	return nil
 }
 
 // stacksOf returns the events of the Onload stacks of a workload's processes, and their IDs.

@@ -42,6 +42,9 @@ func (i Inspector) Workload(container string) (result.Inspection, error) {
 	if err != nil {
 		return result.Inspection{}, err
 	}
+	if i.FromNode && i.PodIP != "" && !hasAddress(i.PodIP) {
+		return result.Inspection{}, fmt.Errorf("the network of its processes does not have the pod's address %s: inspect it without --from node", i.PodIP)
+	}
 	w := &result.Workload{Time: time.Now()}
 	pids, elsewhere, err := h.processesOf(container)
 	if err != nil {
@@ -102,11 +105,8 @@ func (i Inspector) Workload(container string) (result.Inspection, error) {
 	for n, iface := range interfaces {
 		e := h.workloadEvidence(measuring, cpus, iface, environ)
 		e.Node, e.Address, e.CPUsAllowed, e.AgentCPU, e.Deltas = i.Node, i.PodIP, allowed, unknown, watches[n].deltas()
-		if i.FromNode {
-			delete(e.Facts, "preload-file") // that of the node
-			if len(stacks) > 0 {
-				maps.Copy(e.Facts, stackFacts(stacks[0]))
-			}
+		if i.FromNode && len(stacks) > 0 {
+			maps.Copy(e.Facts, stackFacts(nodeRoot, stacks[0]))
 		}
 		w.Interfaces = append(w.Interfaces, e)
 	}
@@ -129,7 +129,7 @@ func (i Inspector) Watch(ctx context.Context, container string, every, length ti
 		return err
 	}
 	h.pid = pids[0]
-	written := 0
+	written, looks := 0, 0
 	for next := time.Now(); ctx.Err() == nil; {
 		switch left := h.memoryLeft(); {
 		case left == unknown:
@@ -144,6 +144,8 @@ func (i Inspector) Watch(ctx context.Context, container string, every, length ti
 			if err != nil {
 				return err
 			}
+			looks++
+			found.Workload.Number = looks
 			var record bytes.Buffer
 			if err := found.Write(&record); err != nil {
 				return err
@@ -205,7 +207,7 @@ func (h host) processesOf(container string) (pids []int, elsewhere []string, err
 		pid, err := strconv.Atoi(filepath.Base(dir))
 		switch {
 		case err != nil, cgroup == "": // it ended
-		case container != "" && strings.Contains(cgroup, container), container == "" && cgroup == ownCgroup:
+		case container != "" && inCgroup(cgroup, container), container == "" && cgroup == ownCgroup:
 			pids = append(pids, pid)
 		case container != "" && cgroup != ownCgroup:
 			others = append(others, dir)
@@ -229,6 +231,24 @@ func (h host) processesOf(container string) (pids []int, elsewhere []string, err
 		}
 	}
 	return pids, elsewhere, nil
+}
+
+// inCgroup returns whether the cgroups of a process are those of a container, whose ID is, with a
+// runtime's prefix, the name of one of them: not of its monitor, as crio-conmon-ID.
+func inCgroup(cgroups, container string) bool {
+	return slices.ContainsFunc(strings.FieldsFunc(cgroups, func(r rune) bool { return strings.ContainsRune("/:\n", r) }), func(name string) bool {
+		name = strings.TrimSuffix(name, ".scope")
+		return name == container || strings.HasSuffix(name, "-"+container) && !strings.Contains(name, "conmon")
+	})
+}
+
+// hasAddress returns whether an interface has an address of the pod.
+func hasAddress(podIP string) bool {
+	addresses, err := net.InterfaceAddrs()
+	return err == nil && slices.ContainsFunc(addresses, func(a net.Addr) bool {
+		ip, _, err := net.ParseCIDR(a.String())
+		return err == nil && ip.Equal(net.ParseIP(podIP))
+	})
 }
 
 // threads reads the processes and their threads into a workload, and returns the threads by number.

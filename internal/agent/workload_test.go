@@ -133,13 +133,27 @@ func TestWorkloadInOtherCgroups(t *testing.T) {
 	}
 }
 
+// A runtime's monitor is not the container, although its cgroup has the ID, too.
+func TestInCgroup(t *testing.T) {
+	const id = "3ab0f1"
+	for cgroups, want := range map[string]bool{
+		"0::/kubepods.slice/pod7.slice/cri-containerd-3ab0f1.scope": true, "0::/kubepods.slice/crio-3ab0f1.scope/container": true,
+		"12:cpuset:/kubepods/pod7/3ab0f1\n11:cpu:/kubepods/pod7/3ab0f1": true, "4:cpu:/kubepods-pod7.slice:cri-containerd:3ab0f1": true,
+		"0::/kubepods.slice/crio-conmon-3ab0f1.scope": false, "0::/kubepods.slice/cri-containerd-13ab0f1.scope": false, "0::/3ab0f1x": false, "": false,
+	} {
+		if got := inCgroup(cgroups, id); got != want {
+			t.Errorf("%q: %t", cgroups, got)
+		}
+	}
+}
+
 // The agent on a node sees the Onload stacks of all processes, and counts those of the container.
 func TestWorkloadFromNode(t *testing.T) {
 	const cgroup = "/kubepods.slice/pod7.slice/cri-containerd-3ab0f1.scope"
 	i := Inspector{Node: "a", FromNode: true, Root: beside(t, map[string]string{
 		"proc/self/mountinfo": "36 35 0:30 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n", "proc/1/cgroup": "0::" + cgroup + "\n",
 		"sys/fs/cgroup" + cgroup + "/cpuset.cpus": "3\n", "sys/fs/cgroup" + cgroup + "/cpuset.cpus.effective": "3\n",
-		"sys/fs/cgroup/kubepods.slice/pod7.slice/cpuset.cpus.effective": "0-7\n", "etc/ld.so.preload": "/opt/libonload.so\n",
+		"sys/fs/cgroup/kubepods.slice/pod7.slice/cpuset.cpus.effective": "0-7\n", "proc/1/root/etc/ld.so.preload": "/opt/libonload.so\n",
 		"proc/driver/onload/stacks": "id: pid uid periodic_polls rx_evs tx_evs\n0: 1 1000 0 3 405 401\n1: 7 1000 0 3 1000 1000\n",
 	}).root}
 	got, err := i.Workload("3ab0f1")

@@ -64,6 +64,7 @@ type apiServer struct {
 	// forbiddenPatch is the answer to who patches or creates a pod; nil: it is allowed.
 	forbiddenPatch *apierrors.StatusError
 	created        []*corev1.Pod // as they came
+	gone           bool          // the pod of the tests is no longer there
 	// managerArgs are the arguments of the manager in its Deployment; nil: there is none.
 	managerArgs []string
 	// imposter is true if that Deployment does not have the rights of the manager.
@@ -128,7 +129,7 @@ func (s *apiServer) ServeHTTP(plain http.ResponseWriter, r *http.Request) {
 		s.refuse(w, refusal)
 		return
 	case slices.ContainsFunc(s.forbidden, func(part string) bool { return strings.Contains(r.Method+" "+r.URL.Path, part) }):
-		s.refuse(w, apierrors.NewForbidden(schema.GroupResource{Resource: path.Base(r.URL.Path)}, "", nil))
+		s.refuse(w, apierrors.NewForbidden(schema.GroupResource{Resource: path.Base(r.URL.Path)}, "", fmt.Errorf("User %q cannot %s it", user, r.Method)))
 		return
 	}
 	mux := http.NewServeMux()
@@ -170,7 +171,7 @@ func (s *apiServer) ServeHTTP(plain http.ResponseWriter, r *http.Request) {
 	})
 	mux.HandleFunc("GET /api/v1/namespaces/{namespace}/pods/{name}", func(w http.ResponseWriter, r *http.Request) {
 		object, found := s.pods[named(r)]
-		s.object(w, object, found, schema.GroupResource{Resource: "pods"}, r.PathValue("name"))
+		s.object(w, object, found && !(s.gone && named(r) == feed), schema.GroupResource{Resource: "pods"}, r.PathValue("name"))
 	})
 	mux.HandleFunc("GET /api/v1/nodes/{name}/proxy/stats/summary", func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("only_cpu_and_memory") != "true" { // a kubelet may not know the rest

@@ -368,19 +368,32 @@ func (c *inspectCall) inspect(ctx context.Context, pod *corev1.Pod, see func(ins
 		return err
 	}
 	own, helper := pods.InspectPrefix+rand.String(5), pod
+	agent := own // the name of its container
 	if c.from != "" {
 		_, namespace, _ := strings.Cut(c.from, "/")
 		helper = pods.FromNode(pod, status, cmp.Or(namespace, pod.Namespace), own, c.image, c.policy, c.iface, c.timeout)
-		if err := c.api.Create(ctx, helper); err != nil {
-			return c.helperRefused(helper.Namespace, err)
+		wanted := helper.DeepCopy()
+		agent = pods.Container
+		err := c.api.Create(ctx, helper)
+		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) {
+			return helperRefused(helper.Namespace, err)
 		}
 		defer func() { problem = errors.Join(problem, c.remove(ctx, helper)) }()
+		if err != nil {
+			return helperRefused(helper.Namespace, err)
+		}
+		if changed := pods.Changed(wanted, helper); len(changed) > 0 {
+			return fmt.Errorf("a webhook changed the helper pod (%s): exclude namespace %s from it, or give another one with --from node/NAMESPACE", text.List(changed, maxDifferences, "; "), helper.Namespace)
+		}
 	} else if err := c.addEphemeral(ctx, pod, target, status, own); err != nil {
 		return err
 	}
 	stays := func() (over bool, err error) {
-		over, failure := c.await(ctx, helper, own)
-		if now := (&corev1.Pod{}); helper != pod && c.api.Get(ctx, client.ObjectKeyFromObject(pod), now) == nil {
+		over, failure := c.await(ctx, helper, agent)
+		if now := (&corev1.Pod{}); helper != pod {
+			if err := c.api.Get(ctx, client.ObjectKeyFromObject(pod), now); err != nil {
+				return true, fmt.Errorf("the pod cannot be read any more: %w", err)
+			}
 			*pod = *now
 		}
 		_, after, err := pods.ContainerOf(pod, target.Name)
@@ -421,7 +434,12 @@ func (c *inspectCall) inspect(ctx context.Context, pod *corev1.Pod, see func(ins
 		}
 		return see(r)
 	}
-	return c.follow(ctx, helper, own, stays, look)
+	if err := c.follow(ctx, helper, agent, stays, look); helper != pod && apierrors.IsForbidden(err) {
+		return helperRefused(helper.Namespace, err)
+	} else if err != nil {
+		return err
+	}
+	return nil
 }
 
 func (c *inspectCall) addEphemeral(ctx context.Context, pod *corev1.Pod, target *corev1.Container, status *corev1.ContainerStatus, own string) error {
@@ -444,14 +462,14 @@ func (c *inspectCall) addEphemeral(ctx context.Context, pod *corev1.Pod, target 
 }
 
 // helperRefused says what lets the API server accept a helper pod.
-func (c *inspectCall) helperRefused(namespace string, err error) error {
+func helperRefused(namespace string, err error) error {
 	switch {
 	case strings.Contains(err.Error(), "PodSecurity"):
 		return fmt.Errorf("namespace %s allows no privileged pod; give another one with --from node/NAMESPACE: %w", namespace, err)
-	case apierrors.IsForbidden(err):
+	case strings.Contains(err.Error(), " cannot "): // the words of the API server for a missing right
 		return fmt.Errorf("%s: grant ClusterRole tailgate-inspect-node (kubectl create rolebinding inspect-node -n %s --clusterrole=tailgate-inspect-node --user=USER)", oneLine(err), namespace)
 	}
-	return fmt.Errorf("creating a helper pod in namespace %s: %w", namespace, err)
+	return fmt.Errorf("creating a helper pod in namespace %s: %s", namespace, oneLine(err))
 }
 
 // remove deletes a helper pod, also if the call was interrupted.
@@ -459,7 +477,7 @@ func (c *inspectCall) remove(ctx context.Context, helper *corev1.Pod) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removalLimit)
 	defer cancel()
 	if err := client.IgnoreNotFound(c.api.Delete(ctx, helper)); err != nil {
-		return fmt.Errorf("the helper pod %s/%s remains: kubectl delete it: %w", helper.Namespace, helper.Name, err)
+		return fmt.Errorf("kubectl delete pod -n %s %s, which remains: %w", helper.Namespace, helper.Name, helperRefused(helper.Namespace, err))
 	}
 	return nil
 }

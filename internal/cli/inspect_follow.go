@@ -91,7 +91,7 @@ func (c *inspectCall) watched(stdout io.Writer, one inspected, before map[string
 // follow passes on each inspection in an agent's log until it ends, also after a connection breaks,
 // or if the kubelet provides the log a moment later.
 func (c *inspectCall) follow(ctx context.Context, helper *corev1.Pod, own string, stays func() (bool, error), look func(result.Inspection) error) error {
-	seen, problem := 0, result.ErrMissing // by number: the clock of a node may jump
+	seen, problem := 0, result.ErrMissing // by number: the clock of a node may jump, and a log has an end only
 	for tries := 4; tries > 0; {
 		over, err := stays()
 		if err != nil {
@@ -106,14 +106,20 @@ func (c *inspectCall) follow(ctx context.Context, helper *corev1.Pod, own string
 		} else if problem = err; err != nil {
 			continue
 		}
-		read := 0
 		for found, err := range result.Inspections(log) {
 			if err != nil {
 				problem = err
 				continue
 			}
-			if read++; read <= seen {
+			number := 1
+			if found.Workload != nil {
+				number = max(1, found.Workload.Number)
+			}
+			switch {
+			case number <= seen:
 				continue
+			case number > seen+1:
+				return fmt.Errorf("inspections %d to %d are no longer in the log: watch again", seen+1, number-1)
 			}
 			now := &corev1.Pod{}
 			if err = c.api.Get(ctx, client.ObjectKeyFromObject(helper), now); err == nil {
@@ -122,7 +128,7 @@ func (c *inspectCall) follow(ctx context.Context, helper *corev1.Pod, own string
 			if err = look(found); err != nil {
 				return err
 			}
-			seen = read
+			seen = number
 		}
 		if _ = log.Close(); over && seen > 0 {
 			return nil
@@ -164,7 +170,7 @@ func (c *inspectCall) await(ctx context.Context, helper *corev1.Pod, own string)
 			case waiting != nil:
 				last = text.OneLine(waiting.Reason+": "+waiting.Message, 400)
 				if slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"}, waiting.Reason) {
-					return true, fmt.Errorf("image %s cannot be pulled, for which only the pod's own imagePullSecrets count: %s", c.image, last)
+					return true, fmt.Errorf("image %s cannot be pulled, for which only the imagePullSecrets of pod %s/%s count: %s", c.image, helper.Namespace, helper.Name, last)
 				}
 			default:
 				return false, nil

@@ -126,6 +126,18 @@ func TestInspectFromNode(t *testing.T) {
 			change: failing(corev1.ContainerStateTerminated{ExitCode: 1, Reason: "Error", Message: "agent: no process of the container is visible"}),
 			code:   exitError, says: "no process of the container is visible", namespace: "perf",
 		},
+		"a pod that is deleted": {change: func(s *apiServer) {
+			end := s.kubelet
+			s.kubelet = func(p *corev1.Pod) { end(p); s.gone = true }
+		}, code: exitError, says: "the pod cannot be read any more", namespace: "perf"},
+		"a webhook that gives CPUs": {change: func(s *apiServer) {
+			s.kubelet = func(p *corev1.Pod) {
+				p.Spec.Containers[0].Resources.Limits[corev1.ResourceCPU] = resource.MustParse("1")
+			}
+		}, code: exitError, says: "a webhook changed the helper pod (", namespace: "perf"},
+		"a quota": {change: func(s *apiServer) {
+			s.forbiddenPatch = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "feed", fmt.Errorf("exceeded quota: q"))
+		}, code: exitError, says: "creating a helper pod in namespace perf: pods \"feed\" is forbidden: exceeded quota: q\n"},
 		"a target that restarts": {change: func(s *apiServer) {
 			end := s.kubelet
 			s.kubelet = func(p *corev1.Pod) { end(p); s.pods[feed].Status.ContainerStatuses[0].RestartCount++ }
@@ -157,7 +169,7 @@ func TestInspectFromNode(t *testing.T) {
 			agent := helper.Spec.Containers[0]
 			owned := len(helper.OwnerReferences) == 1 && helper.OwnerReferences[0].UID == s.pods[feed].UID
 			if len(s.created) != 1 || helper.Namespace != c.namespace || owned != (c.namespace == feed.Namespace) || !helper.Spec.HostPID || !*agent.SecurityContext.Privileged ||
-				*helper.Spec.AutomountServiceAccountToken || *helper.Spec.ActiveDeadlineSeconds != 60 || len(helper.Spec.Volumes) != 0 ||
+				*helper.Spec.AutomountServiceAccountToken || helper.Spec.NodeName != "node-a" || *helper.Spec.ActiveDeadlineSeconds != 60 || len(helper.Spec.Volumes) != 0 ||
 				!slices.Contains(agent.Env, corev1.EnvVar{Name: "TAILGATE_CONTAINER", Value: "3ab0f1"}) || !slices.Contains(agent.Env, corev1.EnvVar{Name: "TAILGATE_VIEW", Value: "node"}) {
 				t.Errorf("%+v", helper)
 			}

@@ -22,7 +22,7 @@ func looks(t *testing.T, changes ...func(*result.Workload)) string {
 	var all []*result.Workload
 	for n, change := range changes {
 		w := resulttest.Workload()
-		w.Time = time.Date(2026, 11, 29, 9, 0, 10*n, 0, time.UTC)
+		w.Number, w.Time = n+1, time.Date(2026, 11, 29, 9, 0, 10*n, 0, time.UTC)
 		change(w)
 		all = append(all, w)
 	}
@@ -99,6 +99,10 @@ func TestInspectWatch(t *testing.T) {
 		"a clock that steps back, and a connection that breaks": {
 			args: "-o json", changes: []func(*result.Workload){same, early}, says: []string{`09:00:00Z"`, `08:00:00Z"`},
 			followed: broken(),
+		},
+		"a log that has only an end": {
+			args: "-o json", changes: []func(*result.Workload){same, func(w *result.Workload) { w.Number = 4 }}, followed: ended, code: exitError,
+			says: []string{`09:00:00Z"`}, stderr: "inspections 2 to 3 are no longer in the log: watch again",
 		},
 		"a container that restarts": {
 			args: "--require ThreadsOnCPUs", changes: []func(*result.Workload){same}, code: exitError, says: []string{"  Pass\n"}, stderr: "container app ended or restarted during the inspection",

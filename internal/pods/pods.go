@@ -460,6 +460,7 @@ func inspectEnv(p *corev1.Pod, s *corev1.ContainerStatus, iface string) []corev1
 // namespace of that pod, the API server deletes both together.
 func FromNode(p *corev1.Pod, s *corev1.ContainerStatus, namespace, name, image string, pull corev1.PullPolicy, iface string, deadline time.Duration) *corev1.Pod {
 	helper := agentPod(image, pull, "", p.Spec.NodeName, "inspect", deadline)
+	helper.Spec.NodeName, helper.Spec.Affinity = p.Spec.NodeName, nil // without the scheduler, which could evict others for it
 	helper.Namespace, helper.Name, helper.Labels, helper.Annotations = namespace, name, foreign.OptOutLabels(), foreign.OptOutAnnotations()
 	helper.Labels[LabelDoctor] = name // a later doctor there deletes what no call has deleted
 	if namespace == p.Namespace {
@@ -470,9 +471,10 @@ func FromNode(p *corev1.Pod, s *corev1.ContainerStatus, namespace, name, image s
 	helper.Spec.TerminationGracePeriodSeconds = new(int64(1))
 	helper.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	c := &helper.Spec.Containers[0]
-	c.Name, c.Env = name, append(inspectEnv(p, s, iface), corev1.EnvVar{Name: plan.EnvView, Value: plan.ViewNode})
+	c.Env = append(inspectEnv(p, s, iface), corev1.EnvVar{Name: plan.EnvView, Value: plan.ViewNode})
 	c.SecurityContext = &corev1.SecurityContext{Privileged: new(true), RunAsUser: new(int64(0)), ReadOnlyRootFilesystem: new(true)}
-	c.Resources = corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: {}}, Limits: corev1.ResourceList{corev1.ResourceMemory: inspectMemory}}
+	c.Resources = resources(&v1alpha1.LatencyBenchmark{}, 0, inspectMemory, nil)
+	c.Resources.Requests[corev1.ResourceCPU] = resource.Quantity{} // it must run on the CPUs that all share
 	c.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	return helper
 }

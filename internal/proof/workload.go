@@ -261,7 +261,7 @@ func (w workload) hugePages() finding {
 // traffic. The kernel's counters are those of the network namespace.
 func (w workload) onload() finding {
 	const (
-		expected = "Onload carries the sockets of the program"
+		expected = "Onload carries the messages of the program"
 		see      = "inspect it with --from node while it has traffic; a LatencyBenchmark proves the way of each message"
 		wrong    = "see docs/onload.md for the possible reasons: a static program, a missing device, an interface that Onload does not accelerate"
 	)
@@ -283,6 +283,9 @@ func (w workload) onload() finding {
 	case len(with) > 0 && carried > 0 && w.FromNode:
 		events, kernel, known := w.traffic()
 		found := fmt.Sprintf("%s; in a second, its stacks had %d events of the NIC, and the kernel carried %d TCP and UDP packets of the pod", text.List(with, maxThreadsNamed, "; "), events, kernel)
+		if hidden > 0 {
+			found += fmt.Sprintf("; %d more processes were not inspected", hidden)
+		}
 		if known && events > 0 && kernel == 0 && hidden == 0 {
 			return proved(expected, found)
 		}
@@ -310,7 +313,7 @@ func (w workload) traffic() (events, kernel int64, known bool) {
 		return total
 	}
 	events = sum(w.StackEvents, result.PathStackIn, result.PathStackOut)
-	kernel = sum(w.own.Deltas, "tcp.InSegs", "tcp.OutSegs", "udp.InDatagrams", "udp.OutDatagrams")
+	kernel = sum(w.own.Deltas, "tcp.InSegs", "tcp.OutSegs", "tcp.RetransSegs", "udp.InDatagrams", "udp.OutDatagrams")
 	return events, kernel + w.own.Deltas["udp6.InDatagrams"] + w.own.Deltas["udp6.OutDatagrams"], known // not without IPv6
 }
 

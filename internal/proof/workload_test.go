@@ -47,7 +47,7 @@ func onNode(w *result.Workload, in, out, kernel int64) {
 	w.FromNode, w.StackEvents = true, map[string]int64{result.PathStackIn: in, result.PathStackOut: out}
 	w.Processes[0].Look = &result.Look{Library: "/libonload.so", Onload: 1, Sockets: 2}
 	every(w, func(e *result.Evidence) {
-		for _, name := range []string{"tcp.InSegs", "tcp.OutSegs", "udp.OutDatagrams"} {
+		for _, name := range []string{"tcp.InSegs", "tcp.OutSegs", "tcp.RetransSegs", "udp.OutDatagrams"} {
 			e.Deltas[name] = 0
 		}
 		e.Deltas["udp.InDatagrams"] = kernel

@@ -106,6 +106,8 @@ func openInspection(content []byte, digest string) (i Inspection, err error) {
 // Workload is what an agent found of another container of its pod, or of its own before the program
 // runs. It says nothing of what it could not read.
 type Workload struct {
+	// Number counts the inspections of a watch from 1.
+	Number int `json:"number,omitempty"`
 	// Time is when the inspection began, by the node's clock.
 	Time time.Time `json:"time,omitzero"`
 	// PoolCPUs are the agent's own CPUs in another container's pod, which all containers share.
