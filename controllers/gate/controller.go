@@ -9,16 +9,11 @@
 // The decisions are pure: decide and the table here, and whose turn it is in internal/turns.
 // What a node shows is written by marks.go, hold.go and enforce.go, and by nothing else.
 //
-// The states of a node:
-//
-//	something changed ──▶ Unverified ──▶ marked on the Node ──▶ Measuring ──▶ verdict ──▶ marked on the Node
-//	   (Verifications)                    (Verifications)        (Gates)      (Verifications)
-//
-// The state is written first, and then the Node is marked: if a manager dies in between, the next
-// marks it. A benchmark is only created for a marked node, before the state shows it, under a new
-// number: one in no status, because the manager died in between, is deleted. An unknown state holds
-// a node back. Decisions read live data; lists of all nodes and verifications come from the cache,
-// and lead only to choices that are checked live, or written with the version that was read.
+// docs/internals/transitions.md has the states of a node. The state is written first, and then the
+// Node is marked: if a manager dies in between, the next marks it. A benchmark is only created for a
+// marked node, before the state shows it, under a new number: one in no status is deleted. An unknown
+// state holds a node back. Decisions read live data; lists of all nodes and verifications come from
+// the cache, and lead only to choices that are checked live, or written with the version read.
 package gate
 
 import (

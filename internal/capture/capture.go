@@ -1,36 +1,5 @@
 // Package capture measures a server's times to answer from packets on its interface, IN to OUT.
-//
-//	wire -> NIC, driver, GRO -> [IN] -> IP, socket, wake-up, the tool, send, IP, qdisc -> [OUT] -> driver, NIC -> wire
-//
-// IN is when the kernel took the packet from the driver (netif_receive_skb, or netif_rx for virtual
-// interfaces, before a queue for another CPU). OUT is when it hands the packet to the driver
-// (dev_queue_xmit_nit, after the queueing discipline). Both are software timestamps by one
-// CLOCK_REALTIME: without DMA, interrupt and driver, waiting for GRO, and sending by the NIC. A
-// packet socket gets hardware timestamps of received packets only, by the NIC's clock, which cannot
-// be compared with OUT.
-//
-// How messages are found:
-//   - The matcher looks at all TCP, or all UDP, between the two addresses except for the port on
-//     which the agents talk, because some tools choose their ports themselves.
-//   - Such a tool also exchanges other data about the test. The connection (UDP: the pair of ports)
-//     that carries the messages is the one on which most messages of exactly the cell's size were
-//     answered; unless it has at least ten times as many as any other, there is no result.
-//   - A UDP message is a datagram of that size, complete when its last fragment has arrived. A TCP
-//     message is as many bytes of the stream, complete when they have arrived in order; the reply
-//     begins with its first byte. Both streams are counted from their SYN, and again from each
-//     moment when everything that had arrived was answered, so that earlier messages of another
-//     size (a tool's warm-up) do no harm. In a closed loop, the request must have been exactly one
-//     message.
-//   - A reply belongs to the oldest request whose first bytes (up to 8) it repeats: the number of
-//     the message, with pinger and sockperf; with sfnt-pingpong and netperf all are alike. Older
-//     requests were never answered, because a server answers in order. If no reply repeats its
-//     request, or a message began inside a packet beyond the captured part, the order alone decides
-//     (Result.ByOrder).
-//
-// Limits: an end that bypasses the kernel (Onload) shows no packets. Tools whose answers have
-// another size, or that answer only some messages (sfnt-stream, sockperf under-load without
-// --reply-every 1), leave requests unanswered. UDP that was joined (UDP_GRO, UDP_SEGMENT) is not
-// taken apart; packets that GRO or segmentation offload joined have one time.
+// docs/internals/capture.md says what these times contain, and how messages are found.
 package capture
 
 import (

@@ -1,9 +1,5 @@
 // Package capturefile measures a server's times to answer from capture files of any program.
-//
-// IN is the time of the packet with the last byte of a request, OUT that with its answer's first
-// byte, by the capture's clock; repeated bytes count when first captured. A request and its answer
-// have the same key, on whatever connections; the first of each key counts. A capture that exceeds
-// a bound, or would give a wrong latency, gives an error with a packet's number, and no result.
+// A capture that exceeds a bound, or would give a wrong latency, gives an error, and no result.
 package capturefile
 
 import (

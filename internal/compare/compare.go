@@ -1,9 +1,8 @@
 // Package compare compares two benchmarks' results, or two variants': the differences of their
 // conditions, and the ratios of their rounds. It is pure.
 //
-// Unlike a gate, it has no tolerance: it says whether a difference was shown at all. The ratios are
-// a gate's, with exact Mann-Whitney bounds, each wrong in at most one of 40 cases: one of 20
-// comparisons may show a difference that does not exist.
+// It has no tolerance: it says whether a difference was shown at all, with exact Mann-Whitney bounds,
+// so that one of 20 comparisons may show a difference that does not exist.
 package compare
 
 import (

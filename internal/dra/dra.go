@@ -1,6 +1,5 @@
-// Package dra reads how Dynamic Resource Allocation gives devices to pods with an extended
-// resource: a DeviceClass names it, ResourceSlices list a node's devices, and the scheduler's
-// ResourceClaim has each pod's. A device plugin can provide it on other nodes.
+// Package dra reads how Dynamic Resource Allocation gives devices to pods with an extended resource: by
+// a DeviceClass, the ResourceSlices of nodes, and the scheduler's ResourceClaim of each pod.
 package dra
 
 import (

@@ -1,6 +1,5 @@
-// Package export stores results in a directory, where they outlive a cluster, and reads them.
-// docs/internals/formats.md lists the files. Only the manifest, the object and the runs are read
-// again, the others by people; all are verified.
+// Package export stores results in a directory, where they outlive a cluster, and reads them, all
+// verified. docs/internals/formats.md lists the files.
 package export
 
 import (

@@ -18,9 +18,8 @@ import (
 // ticksPerHalfDistance lines of a .hgrm halve the share beyond, as in HistogramLogProcessor.
 const ticksPerHalfDistance = 5
 
-// histograms writes each cell's distribution, of all rounds and of each, as percentiles in µs of
-// the benchmark's latency type, and a histogram log with an interval for each round, of the stored
-// ns: whole round trips, or captured times.
+// histograms writes each cell's distribution as percentiles in µs of the benchmark's latency type, and a
+// histogram log with an interval for each round, in ns: whole round trips, or captured times.
 func (w *writer) histograms(under string, b Benchmark) error {
 	for _, s := range report.AllSeries(b.Object, b.Runs) {
 		name := path.Join(under, "histograms", s.Variant.Name, s.Name)

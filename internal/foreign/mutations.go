@@ -85,9 +85,8 @@ func UnreadVariable(name string) bool {
 }
 
 // The network resources injector of the SR-IOV operator adds these to a pod whose network names a
-// resource (github.com/k8snetworkplumbingwg/network-resources-injector, pkg/webhook/webhook.go and
-// pkg/types/types.go at commit 61d01b9): a volume with the pod's labels, annotations and hugepages,
-// and a variable with the name of a container with hugepages.
+// resource (k8snetworkplumbingwg/network-resources-injector, pkg/webhook and pkg/types, commit 61d01b9):
+// a volume with the pod's labels, annotations and hugepages, and a variable with a container's name.
 const (
 	injectorVolume   = "podnetinfo"
 	injectorPath     = "/etc/podnetinfo"

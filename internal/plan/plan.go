@@ -91,9 +91,8 @@ func ordered(variants []v1alpha1.Variant, rounds int) []v1alpha1.Variant {
 	return all
 }
 
-// PluginPatience is how long a started benchmark, or its gate, waits for a device plugin, and how
-// long devices may be absent from an unchanged node. A container that exits repeatedly starts again
-// within 5 minutes; AMD's exits whenever an interface moves.
+// PluginPatience is how long a started benchmark, or its gate, waits for a device plugin, and devices may
+// be absent from an unchanged node. A container that exits repeatedly starts again within 5 minutes.
 const PluginPatience = 30 * time.Minute
 
 // Variants returns the variants with all inherited settings, in order; at least one, named default.

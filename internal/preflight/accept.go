@@ -1,6 +1,5 @@
-// Package preflight contains the checks before a measurement, an ordered chain of pure functions:
-// whether the cluster can provide what a spec requests (Accept). Each has a reason of the API and a
-// message with the remedy. Package proof has the checks after a measurement.
+// Package preflight has the checks before a measurement, an ordered chain of pure functions: whether the
+// cluster can provide what a spec requests (Accept). Package proof has the checks after it.
 package preflight
 
 import (

@@ -116,9 +116,8 @@ func (o Observed) labelled(node, label, value string) bool {
 
 const usualMTU = 1500 // of an interface whose MTU the spec does not set
 
-// Foreknown lists facts about a spec's results that are known before anything is measured: what
-// Onload does not carry, settings that it misreads, and how it polls and sends. profiles are those
-// of Observed; nothing is said of one not looked up. together benchmarks are judged together.
+// Foreknown lists facts about a spec's results that are known before anything is measured. profiles are
+// those of Observed; nothing is said of one not looked up. together benchmarks are judged together.
 func Foreknown(spec v1alpha1.LatencyBenchmarkSpec, together int, profiles map[string]*corev1.ConfigMap) []string {
 	var all, switched []string
 	for _, v := range plan.Variants(spec) {

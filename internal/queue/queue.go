@@ -1,8 +1,7 @@
 // Package queue decides which benchmark may start a run now. It is pure: its input is all
 // unfinished, accepted benchmarks in the API, and all callers get one answer, without a clock.
 //
-// The conflict key is the node, deliberately: two runs on one node share memory bandwidth, the last
-// level cache, the PCIe root and often the NIC, and nothing tells which of these matters. A
+// Two runs on one node share memory bandwidth, caches, the PCIe root and often the NIC. A
 // benchmark waits only for those that precede it on its own two nodes, in this order:
 //
 //  1. the benchmark that holds a claim: a claimed node is never shared;
@@ -10,10 +9,9 @@
 //  3. the benchmark with the higher effective priority: spec.priority, plus one for each minute of
 //     its age. If they are equal, the older one goes first, then the first by name.
 //
-// No benchmark waits forever: the effective priority of all grows at the same pace. A later one
-// overtakes only with a higher spec.priority, and within as many minutes as that is higher.
-// A benchmark that is first for one node blocks both: two nodes may never be free together.
-// The queue does not know of load other than that of benchmarks.
+// No benchmark waits forever: a later one overtakes only with a higher spec.priority, and within as
+// many minutes as that is higher. One that is first for one node blocks both: two nodes may never
+// be free together.
 package queue
 
 import (
@@ -57,8 +55,7 @@ func Competes(b *v1alpha1.LatencyBenchmark) bool {
 }
 
 // Admit reports whether the candidate may claim its nodes, or keep its claim, given all entries. If
-// not, blocker names what goes first on each node: "default/a is measuring on node x". It has no
-// number of preceding entries, which would change the status of every waiting benchmark.
+// not, blocker names what goes first on each node, without numbers, which would change all the time.
 func Admit(candidate Entry, all []Entry) (ok bool, blocker string) {
 	client, server := candidate.Pair.ClientNode, candidate.Pair.ServerNode
 	var onClient, onServer *Entry // the entries that go first on these nodes

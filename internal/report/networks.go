@@ -17,9 +17,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// networks prints mean latencies and bandwidths with the rounds' range, in a table for each
-// protocol: networks are rows, cells and MTUs columns. Variants such as vf-1500 and vf-9000 form
-// the row vf. A variant's MTU is the one that its endpoints observed, or the smallest.
+// networks prints mean latencies and bandwidths with the rounds' range, in a table for each protocol:
+// networks are rows (vf-1500 and vf-9000: vf), cells and observed MTUs columns.
 func networks(w io.Writer, s sheet) error {
 	if len(s.benchmark.Status.Results) == 0 {
 		return fmt.Errorf("%w: no cell has a result", ErrNothingToShow)

@@ -13,9 +13,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/tool"
 )
 
-// The limits of a document, checked before it is decoded, because kilobytes can expand to
-// gigabytes. A legal run has 400 cells, each with 128 intervals, 64 slow samples and about 60
-// strings, and some 400 facts.
+// The limits of a document, checked before it is decoded: kilobytes can expand to gigabytes. A legal run
+// has 400 cells, each with 128 intervals, 64 slow samples and about 60 strings, and some 400 facts.
 const (
 	maxPlain      = 8 << 20   // bytes of the JSON of a document
 	maxOuter      = 4096      // members and elements outside arrays, such as cells

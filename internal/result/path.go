@@ -20,9 +20,8 @@ type Path struct {
 	MHzAfter  int32 `json:"mhzAfter,omitempty"`
 }
 
-// Frequency returns what is unusual about the CPU in a result's first such cell: it was throttled,
-// or its frequency differs from another's by more than 5 %. In a virtual machine, only the former
-// counts.
+// Frequency returns what is unusual about the CPU in a result's first such cell: it was throttled or, not
+// in a virtual machine, its frequency differs from another's by more than 5 %.
 func Frequency(first, d Document) string {
 	for _, p := range d.Evidence.Paths {
 		if n := p.Grown[PathThrottled]; n > 0 {

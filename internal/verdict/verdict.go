@@ -1,6 +1,5 @@
-// Package verdict judges the rules of spec.criteria on a benchmark's rounds: Pass, Fail or
-// Inconclusive, with the numbers that led to it. It is pure: controllers and command line get the
-// same verdict.
+// Package verdict judges the rules of spec.criteria on a benchmark's rounds, with the numbers that led
+// to the verdict. It is pure: controllers and command line get the same verdict.
 //
 // The method is non-inferiority on rounds. A round is one observation. Every candidate round is
 // compared with every baseline round, and the exact Mann-Whitney distribution gives a 95 % interval
@@ -8,12 +7,7 @@
 // only if the whole interval is within its limit and at most one round in ten is slow beyond it,
 // fails only if the whole interval is beyond it, and is otherwise Inconclusive.
 //
-// Errors: a comparison at its limit passes with a probability of at most 1 in 40 a look, not
-// divided among comparisons, because all must pass. Hochberg's procedure decides a Fail over all:
-// the r-th largest significance must be r times 1 in 40, so that any wrong Fail has at most 1 in 40
-// a look. The data are judged at most twice, after spec.rounds and spec.maxRounds: 1 in 20 on each
-// side. testdata/error-rates.md simulates this code, and shows what invalidates it: dependent
-// rounds, which an estimate of their correlation limits but does not remove.
+// docs/internals/error-rates.md has the probabilities of errors, and what invalidates them.
 //
 // The caller passes what forbids a comparison as Blockers; then nothing passes and nothing fails.
 package verdict

@@ -1,6 +1,5 @@
-// Package custom drives the program of a user (spec.custom), which measures instead of a tool. It
-// may send any messages and have any processes. All values in its output count, as whole round
-// trips: it leaves out those of the warm-up itself.
+// Package custom drives the program of a user (spec.custom), which leaves out its own warm-up: all
+// values in its output count, as whole round trips.
 package custom
 
 import (

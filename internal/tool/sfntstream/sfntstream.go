@@ -4,9 +4,8 @@
 // The tool reports round trips of the cell's size, with answers of 48 bytes, over multicast to the
 // sender alone. By default, without --rtt, it subtracts half of an idle path's mean round trip.
 //
-// By default it times one message per ms. The driver requests all answers, up to 900,000 in a run,
-// or else every second, third and so on: samples are on the stack twice, where a million are too
-// many.
+// By default it times one message per ms. The driver requests all answers, up to 900,000 in a run, or
+// else every second, third and so on: the stack has no room for more samples.
 //
 // A round trip counts from when the message should have been sent, or was, by the sender's last
 // reading of the clock: while it catches up, a burst counts from its first message.
