@@ -32,8 +32,10 @@ func (h host) cgroups(controller, file2, file1 string) (dirs []string, version s
 }
 
 func (h host) cgroupDir(controller string) (dir, top string) {
-	if h.node {
-		return cgroupDir(h.read("proc/self/mountinfo"), h.read(h.proc("cgroup")), controller)
+	if own := h.read(h.proc("cgroup")); h.node && strings.Contains(own, ":/..") { // above the agent's namespace of cgroups
+		return "", ""
+	} else if h.node {
+		return cgroupDir(h.read("proc/self/mountinfo"), own, controller)
 	}
 	dir, top = cgroupDir(h.read(h.proc("mountinfo")), h.read(h.proc("cgroup")), controller)
 	if h.pid != 0 && dir != "" {

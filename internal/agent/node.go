@@ -16,9 +16,6 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/result"
 )
 
-// nodeRoot has the files of the node, for its own programs, in a privileged pod with hostPID.
-const nodeRoot = "/proc/1/root"
-
 // Enter executes this program again in the network of a container, with a sysfs of that network and
 // all cgroups of the node. Of the container, which its user controls, it takes nothing else: neither
 // files nor their namespace. A namespace is that of a thread, and stays over execve.
@@ -40,6 +37,7 @@ func Enter(container string) error {
 		func() error { return unix.Unmount("/sys", unix.MNT_DETACH) },
 		func() error { return mount("sysfs", "/sys", "") },
 		mountCgroups,
+		dropCapabilities,
 	} {
 		if err := step(); err != nil {
 			return fmt.Errorf("entering the network of the container: %w; the pod must be privileged, with hostPID", err)
@@ -49,6 +47,21 @@ func Enter(container string) error {
 		return err
 	}
 	return syscall.Exec(fmt.Sprintf("/proc/self/fd/%d", self.Fd()), os.Args, os.Environ())
+}
+
+// dropCapabilities leaves what reads processes: with more, the kernel loads a module for an ioctl on an
+// interface that has vanished.
+func dropCapabilities() error {
+	for c := uintptr(0); unix.Prctl(unix.PR_CAPBSET_READ, c, 0, 0, 0) == nil; c++ {
+		if c == unix.CAP_DAC_READ_SEARCH || c == unix.CAP_SYS_PTRACE {
+			continue
+		}
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil {
+			return err
+		}
+	}
+	none := [2]unix.CapUserData{} // execve gives root what is inheritable, too
+	return unix.Capset(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &none[0])
 }
 
 // networkOf opens the network namespace that all processes of a container have.
@@ -95,10 +108,12 @@ func mountCgroups() error {
 	return nil
 }
 
-// stacksOf returns the events of the Onload stacks of a workload's processes, and their IDs.
-func (h host) stacksOf(w *result.Workload) (events map[string]int64, ids []int) {
-	events = map[string]int64{}
-	return events, h.stacks(func(pid int) bool {
+// stacksOf returns the events of the Onload stacks of a workload's processes. It dumps no stack:
+// onload_stackdump would read, as root, memory that these processes write.
+func (h host) stacksOf(w *result.Workload) map[string]int64 {
+	events := map[string]int64{}
+	h.stacks(func(pid int) bool {
 		return slices.ContainsFunc(w.Processes, func(p result.Process) bool { return p.PID == pid })
 	}, events)
+	return events
 }

@@ -16,7 +16,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 	"unicode"
 
@@ -160,7 +159,7 @@ func (e *endpoint) lookBegun(p *process, protocol v1alpha1.Protocol) error {
 	if err != nil || len(names) == 0 {
 		// Gathered once, before the client starts: some servers end with their client.
 		if ids := (host{root: e.Root}).stacks(inGroup(p.cmd.Process.Pid), map[string]int64{}); len(ids) > 0 && e.stack == nil {
-			e.stack = stackFacts("", ids[0])
+			e.stack = stackFacts(ids[0])
 		}
 		return nil // A library that cannot be read has no settings to compare with.
 	}
@@ -176,7 +175,7 @@ func (e *endpoint) lookEnded(p *process) {
 	p.path.Ended = host{root: e.Root}.look(p.cmd.Process.Pid, p.protocol)
 	p.stackEvents = map[string]int64{}
 	for _, id := range (host{root: e.Root}).stacks(inGroup(p.cmd.Process.Pid), p.stackEvents) {
-		if out, err := dumpStack("", id, "dump"); err == nil {
+		if out, err := dumpStack(id, "dump"); err == nil {
 			addSockets(p.stackEvents, out, p.protocol)
 		}
 	}
@@ -189,11 +188,10 @@ const (
 	stackdumpTimeout = 5 * time.Second
 )
 
-// stackFacts returns a stack's settings that are not the defaults, and its virtual interfaces, by the
-// program in a root; empty: the agent's own.
-func stackFacts(root string, id int) facts {
+// stackFacts returns a stack's settings that are not the defaults, and its virtual interfaces.
+func stackFacts(id int) facts {
 	f := facts{}
-	out, err := dumpStack(root, id, "netif", "opts")
+	out, err := dumpStack(id, "netif", "opts")
 	changed, all := onload.StackSettings(out)
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
@@ -214,16 +212,8 @@ func stackFacts(root string, id int) facts {
 	return f
 }
 
-func dumpStack(root string, id int, operations ...string) ([]byte, error) {
+func dumpStack(id int, operations ...string) ([]byte, error) {
 	program, err := exec.LookPath(stackdump)
-	if root != "" {
-		program, err = stackdump, exec.ErrNotFound
-		for _, dir := range []string{"/sbin", "/usr/sbin", "/usr/bin"} {
-			if host := (host{root: root}); host.exists(filepath.Join(dir, stackdump)) {
-				program, err = filepath.Join(dir, stackdump), nil
-			}
-		}
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -233,9 +223,6 @@ func dumpStack(root string, id int, operations ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, program, append([]string{"--nopids", strconv.Itoa(id)}, operations...)...)
 	// It refuses to run with Onload, which the device plugin preloads into the container.
 	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = environment(os.Environ(), plan.Task{}), &out, &out, outputGrace
-	if root != "" {
-		cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Chroot: root}
-	}
 	err = cmd.Run()
 	return out.Bytes(), err
 }

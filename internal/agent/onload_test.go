@@ -240,7 +240,7 @@ func TestStackFacts(t *testing.T) {
 			t.Setenv("PATH", dir)
 			t.Setenv("LD_PRELOAD", "/opt/onload/usr/lib64/libonload.so")
 			t.Setenv("EF_NAME", "x")
-			if diff := cmp.Diff(c.want, stackFacts("", 7)); diff != "" {
+			if diff := cmp.Diff(c.want, stackFacts(7)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

@@ -67,20 +67,25 @@ func (i Inspector) Workload(container string) (result.Inspection, error) {
 	}
 
 	interfaces := i.interfaces()
+	if len(interfaces) > result.MaxInterfaces {
+		return result.Inspection{}, fmt.Errorf("it has %d interfaces, and at most %d are inspected: name one with --interface", len(interfaces), result.MaxInterfaces)
+	}
 	var watches []*watch
 	for _, iface := range interfaces {
 		watches = append(watches, h.watch(iface.Name, cpus...))
 		watches[len(watches)-1].begin()
 	}
-	stackEvents, _ := h.stacksOf(w)
+	stackEvents := h.stacksOf(w)
 	time.Sleep(window)
 	for _, one := range watches {
 		one.end()
 	}
-	stackEventsAfter, stacks := h.stacksOf(w)
-	w.StackEvents = growth(stackEvents, stackEventsAfter)
+	w.StackEvents = growth(stackEvents, h.stacksOf(w))
 	if pids, _, err = h.processesOf(container); err != nil {
 		return result.Inspection{}, err
+	}
+	if container != "" && !slices.Contains(pids, h.pid) {
+		return result.Inspection{}, errors.New("the first process of the container ended meanwhile: inspect it again")
 	}
 	h.threads(pids, w)
 	for n, p := range w.Processes {
@@ -105,9 +110,6 @@ func (i Inspector) Workload(container string) (result.Inspection, error) {
 	for n, iface := range interfaces {
 		e := h.workloadEvidence(measuring, cpus, iface, environ)
 		e.Node, e.Address, e.CPUsAllowed, e.AgentCPU, e.Deltas = i.Node, i.PodIP, allowed, unknown, watches[n].deltas()
-		if i.FromNode && len(stacks) > 0 {
-			maps.Copy(e.Facts, stackFacts(nodeRoot, stacks[0]))
-		}
 		w.Interfaces = append(w.Interfaces, e)
 	}
 	return result.Inspection{Version: result.InspectionVersion, Evidence: w.Interfaces[0], Workload: w}, nil
@@ -261,6 +263,10 @@ func (h host) threads(pids []int, w *result.Workload) map[int]result.Thread {
 			w.Processes = append(w.Processes, result.Process{PID: pid, Name: line(h.read(filepath.Join(dir, "comm")), maxKey)})
 		}
 		for _, task := range h.glob(dir + "/task/[0-9]*") {
+			if len(w.Threads) == result.MaxThreads {
+				w.Omitted++
+				continue
+			}
 			status := filepath.Join(task, "status")
 			t := result.Thread{
 				PID: pid, Name: line(h.field(status, "Name"), maxKey), CPUs: h.field(status, "Cpus_allowed_list"),
@@ -278,8 +284,6 @@ func (h host) threads(pids []int, w *result.Workload) map[int]result.Thread {
 			tid, err := strconv.Atoi(filepath.Base(task))
 			switch t.TID = tid; {
 			case err != nil, t.CPUs == "": // it ended
-			case len(w.Threads) == result.MaxThreads:
-				w.Omitted++
 			default:
 				w.Threads = append(w.Threads, t)
 				all[tid] = t
@@ -367,7 +371,7 @@ func (i Inspector) interfaces() []net.Interface {
 	if err != nil || len(all) == 0 {
 		return []net.Interface{{}}
 	}
-	return all[:min(len(all), result.MaxInterfaces)]
+	return all
 }
 
 // directed returns the folders of the interrupts that may be delivered to CPUs.

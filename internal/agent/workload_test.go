@@ -164,9 +164,6 @@ func TestWorkloadFromNode(t *testing.T) {
 	if diff := cmp.Diff(map[string]int64{result.PathStackIn: 0, result.PathStackOut: 0}, w.StackEvents); diff != "" || !w.FromNode {
 		t.Errorf("from the node: %t; %s", w.FromNode, diff)
 	}
-	if s := w.Interfaces[0].Facts["onload.stack-settings"]; !strings.HasPrefix(s, "not read: ") {
-		t.Errorf("settings %q", s)
-	}
 	// Files of the container, which it may have replaced, are not read.
 	if e := w.Interfaces[0]; e.CPUsAllowed != "3" || e.Facts["cgroup.cpus-set"] != "3" || e.Facts["preload-file"] != "" {
 		t.Errorf("CPUs %q, set to %q; preloads %q", e.CPUsAllowed, e.Facts["cgroup.cpus-set"], e.Facts["preload-file"])

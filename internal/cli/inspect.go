@@ -119,7 +119,7 @@ func (c *inspectCall) check(args []string) (err error) {
 		return errors.New("inspect takes the names of pods, Deployments or StatefulSets, or --selector")
 	case len(args) > 0 && c.selector != "":
 		return errors.New("--selector and names exclude each other; give one of them")
-	case c.from != "" && c.from != onNode && !strings.HasPrefix(c.from, onNode+"/"):
+	case c.from != "" && c.from != "node" && !strings.HasPrefix(c.from, "node/"):
 		return fmt.Errorf("--from %s: give node or node/NAMESPACE", c.from)
 	case c.from != "" && c.every != 0:
 		return errors.New("--watch and --from exclude each other; give one of them")
@@ -345,8 +345,7 @@ func (b *likened) line(w *result.Workload) proof.WorkloadLine {
 }
 
 const (
-	onNode         = "node" // of --from
-	maxWatched     = 50     // pods, each with a connection of its own
+	maxWatched     = 50 // pods, each with a connection of its own
 	longestWatch   = time.Hour
 	maxDifferences = 8
 	maxThreadRows  = 20 // of the threads that moved or ran most
@@ -375,7 +374,7 @@ func (c *inspectCall) inspect(ctx context.Context, pod *corev1.Pod, see func(ins
 		wanted := helper.DeepCopy()
 		agent = pods.Container
 		err := c.api.Create(ctx, helper)
-		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) {
+		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
 			return helperRefused(helper.Namespace, err)
 		}
 		defer func() { problem = errors.Join(problem, c.remove(ctx, helper)) }()
@@ -390,7 +389,7 @@ func (c *inspectCall) inspect(ctx context.Context, pod *corev1.Pod, see func(ins
 	}
 	stays := func() (over bool, err error) {
 		over, failure := c.await(ctx, helper, agent)
-		if now := (&corev1.Pod{}); helper != pod {
+		if now := (&corev1.Pod{}); helper != pod && ctx.Err() == nil {
 			if err := c.api.Get(ctx, client.ObjectKeyFromObject(pod), now); err != nil {
 				return true, fmt.Errorf("the pod cannot be read any more: %w", err)
 			}

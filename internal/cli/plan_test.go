@@ -157,7 +157,7 @@ total measuring time 12s: 12 runs, 2 of each of 6 pairs in 3 slots, without the 
 		},
 		"a user who may not create it": {
 			file: compared, change: func(s *apiServer) { s.forbidden = []string{"PATCH"} },
-			stdout: where + runs + "you have no right to create it, so the API server did not check it: applying LatencyBenchmark perf/x: x is forbidden: <nil>\n" + says,
+			stdout: where + runs + "you have no right to create it, so the API server did not check it: applying LatencyBenchmark perf/x: x is forbidden: User \"alice\" cannot PATCH it\n" + says,
 		},
 		"one that is measured already, on other nodes": {
 			file: compared, change: func(s *apiServer) {

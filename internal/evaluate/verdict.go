@@ -25,9 +25,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
 
-// A benchmark is judged when it finishes, and when an input changes. Without all of its own
-// results, it does not pass any more. The first verdict fixes which benchmark a LatencyGate had
-// accepted. A Pass or Fail outlives the baseline's deletion, as by the gate's history limit.
+// A benchmark is judged when it finishes, and when an input changes; without all of its own results, it
+// does not pass any more. A Pass or Fail outlives the baseline's deletion, as by a history limit.
 
 // Judge updates verdict and session of a finished benchmark if an input changed.
 func (s *Store) Judge(ctx context.Context, b *v1alpha1.LatencyBenchmark) error {

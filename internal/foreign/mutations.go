@@ -9,8 +9,7 @@ import (
 
 // OptOutLabels and OptOutAnnotations ask webhooks not to add to a pod what takes CPUs or changes
 // its network: the proxies of Istio, Kuma, Linkerd and Consul, OpenTelemetry's collector,
-// Dynatrace's agent, all of Datadog's. Meshes without a container leave it alone, too: Istio's
-// ambient mode from 1.23 on, and Kmesh. They have no effect in a namespace without either.
+// Dynatrace's agent, all of Datadog's, Istio's ambient mode from 1.23 on, and Kmesh.
 func OptOutLabels() map[string]string {
 	return map[string]string{
 		"sidecar.istio.io/inject":         "false",

@@ -98,10 +98,9 @@ func reported(key, value string) bool {
 	return value != unknown && (!found || version != "" && version != unknown)
 }
 
-// AbsenceLimit is how long an unreported key keeps its last value, after which its absence is a
-// change. It is twice the time after which the kubelet forgets a device plugin, and exceeds the
-// restart of a runtime or a labeller; for devices it is plan.PluginPatience, for which a benchmark
-// waits. It only delays that a removal is found, and such a node is not measured: it is no setting.
+// AbsenceLimit is how long an unreported key keeps its last value: twice the time after which the
+// kubelet forgets a device plugin, and more than the restart of a runtime or a labeller. It only
+// delays that a removal is found, and such a node is not measured: it is no setting.
 const AbsenceLimit = 10 * time.Minute
 
 func absenceLimit(key string) time.Duration {

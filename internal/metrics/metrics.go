@@ -1,10 +1,8 @@
-// Package metrics exports the state of the API's objects to Prometheus, and counts their events.
+// Package metrics exports the state of the API's objects to Prometheus, and counts their events. Every
+// label is bounded (docs/internals/metrics.md).
 //
-//	Collector  reads all objects from the cache at each scrape, so that a restart loses nothing, and
-//	           only in the manager that leads, so that no series exists twice.
-//	Activity   counts attempts and waiting times at their end, which the objects do not show.
-//
-// Every label is bounded (PerNode, MaxBenchmarks, MaxCells): see docs/internals/metrics.md.
+//	Collector  reads all objects from the cache at each scrape, only in the manager that leads
+//	Activity   counts attempts and waiting times at their end, which the objects do not show
 package metrics
 
 import (

@@ -22,11 +22,9 @@ const (
 	maxQuoted  = 80 // bytes of a value that is quoted
 )
 
-// Changed lists, sorted and bounded, how a pod in the API (got) differs from the operator's (want)
-// in what a measurement depends on or the operator promises, by webhooks or a user who adds a
-// container. An entry is a line such as "requests amd.com/sf_vf: 2 instead of 1", without values of
-// variables. It ignores what docs/internals/webhooks.md says that many clusters change;
-// TestMutations compares.
+// Changed lists, sorted and bounded, how a pod in the API (got) differs from the operator's (want) in what
+// a measurement depends on or the operator promises. An entry is a line such as "requests
+// amd.com/sf_vf: 2 instead of 1". docs/internals/webhooks.md says what it ignores.
 func Changed(want, got *corev1.Pod) []string {
 	asked, found := traitsOf(want, want), traitsOf(got, want)
 	var changes []string

@@ -11,9 +11,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/summary"
 )
 
-// sfnt prints sfnt-pingpong's columns, after tabs, in whole ns, in a block for each variant,
-// protocol and rate; # begins other lines. Figures are our estimator's of all rounds, iter counts
-// the samples, and unknown is a dash, which no reader takes for a number, or the word lost.
+// sfnt prints sfnt-pingpong's columns, after tabs, in whole ns, in a block for each variant, protocol and
+// rate; # begins other lines. Figures are of all rounds; unknown is a dash or the word lost.
 func sfnt(w io.Writer, s sheet) error {
 	blocks := s.roundTrips(func(r v1alpha1.CellResult) block { return block{r.Variant, r.OfSize(0)} })
 	if len(blocks) == 0 {

@@ -45,9 +45,8 @@ type Key struct {
 // Keys are the conditions by which results are compared: "the CPU" is the tool's, "the NIC" the
 // interface with the messages. A value that cannot be read has no key.
 //
-// The fingerprint is the measurement's definition, and deliberate settings that change latency,
-// without what a scheduler or device plugin assigns to each pod, names of places, and what the
-// machine changes.
+// The fingerprint is the measurement's definition and deliberate settings that change latency, without
+// names of places, and without what a scheduler, a device plugin or the machine changes.
 //
 // DeltaKeys are those of Evidence.Deltas: the growth of kernel counters over all cells. Files and
 // Counters name some keys' files of /proc and /sys; {cpu} and {iface} are filled in.

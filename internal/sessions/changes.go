@@ -59,9 +59,8 @@ func successive(recent []v1alpha1.MeasuredSession) (all []difference) {
 	return all
 }
 
-// sinceAccepted returns, for each change and each boot without one, how the first session after it
-// differs from the last accepted one, which is not after the given time. A boot after a Fail is no
-// other change, and what was undone does not count.
+// sinceAccepted returns how the first session after each change, and after each boot without one, differs
+// from the last accepted one. A boot after a Fail is no other change, and what was undone is none.
 func sinceAccepted(recent []v1alpha1.MeasuredSession, until time.Time) (all []difference) {
 	accepted := map[string]*v1alpha1.MeasuredSession{}
 	for i := range recent {

@@ -1,7 +1,6 @@
-// Package verdicthttp serves verdicts over HTTP, at the URLs in docs/gate-reference.md.
-// GET answers 200 for every verdict, which is in the body; POST only for Pass. Neither changes
-// anything. Who may get the object with kubectl may read its verdict: the API server says so by the
-// token. All is read live: a broken watch leaves a cache out of date. The rate is limited.
+// Package verdicthttp serves verdicts over HTTP, at the URLs in docs/gate-reference.md, live, at a
+// limited rate, and changes nothing. GET answers 200 for every verdict, which is in the body; POST only
+// for Pass. Who may get the object with kubectl may read its verdict.
 package verdicthttp
 
 import (

@@ -106,9 +106,17 @@ func (p *Process) Beside(user uint32, args, env []string) ([]byte, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: podRoot, Credential: &syscall.Credential{Uid: user, Gid: user}}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread() // the thread ends with this function, and nothing else gets its namespaces
+	started, other := make(chan error), make(chan struct{})
+	var start func()
+	start = func() {
+		runtime.LockOSThread()            // the thread ends with this function, and nothing else gets its namespaces
+		if unix.Gettid() == os.Getpid() { // except for the first thread, which never ends, and whose namespaces are those of the process
+			go start()
+			<-other
+			runtime.UnlockOSThread()
+			return
+		}
+		close(other)
 		err := unix.Unshare(unix.CLONE_FS)
 		for _, space := range []struct {
 			name string
@@ -124,7 +132,8 @@ func (p *Process) Beside(user uint32, args, env []string) ([]byte, error) {
 			err = cmd.Start()
 		}
 		started <- err
-	}()
+	}
+	go start()
 	if err := <-started; err != nil {
 		return nil, err
 	}

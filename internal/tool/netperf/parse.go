@@ -189,8 +189,7 @@ func (r *report) own(c tool.Cell, clocks tool.Clocks) (*tool.Own, error) {
 }
 
 // accounted compares the round trips' sum with the duration when the last message had no answer. If
-// only the end cut it off, they fill it except for 0.3 % at 15 µs, 3 % on a machine with ten times
-// its work; otherwise the wait for the answer is missing.
+// the end cut it off, they fill it except for 0.3 % at 15 µs, or 3 % on a machine with much more work.
 func (r *report) accounted(c tool.Cell, sent, answered int64, rate float64) error {
 	mean := r.float("MEAN_LATENCY")
 	took, timed := float64(answered)/rate, float64(answered)*mean/1e6

@@ -76,12 +76,9 @@ func TestInspect(t *testing.T) {
 						break
 					}
 				}
-				t.Logf("%s: %s; %v, stack settings %q", l.State, l.Found, w.StackEvents, w.Interfaces[0].Facts["onload.stack-settings"])
+				t.Logf("%s: %s; %v", l.State, l.Found, w.StackEvents)
 				if look := w.Processes[0].Look; look == nil || (look.Library != "") != c.library {
 					t.Errorf("look %+v; Onload's library should be in the memory: %t", look, c.library)
-				}
-				if settings := w.Interfaces[0].Facts["onload.stack-settings"]; l.State == v1alpha1.ProofProved && !strings.Contains(settings, " read, ") {
-					t.Errorf("the node's onload_stackdump: %q", settings)
 				}
 			}
 		})
