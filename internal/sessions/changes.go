@@ -60,7 +60,7 @@ func successive(recent []v1alpha1.MeasuredSession) (all []difference) {
 }
 
 // sinceAccepted returns how the first session after each change, and after each boot without one, differs
-// from the last accepted one. A boot after a Fail is no other change, and what was undone is none.
+// from the last accepted one. A boot after a Fail is no other change, and what was undone does not count.
 func sinceAccepted(recent []v1alpha1.MeasuredSession, until time.Time) (all []difference) {
 	accepted := map[string]*v1alpha1.MeasuredSession{}
 	for i := range recent {
