@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -151,7 +152,7 @@ func (c *inspectCall) await(ctx context.Context, helper *corev1.Pod, own string)
 	}
 	for pause(ctx, inspectPoll) {
 		if err := c.api.Get(ctx, client.ObjectKeyFromObject(helper), helper); apierrors.IsNotFound(err) {
-			return true, fmt.Errorf("pod %s/%s was deleted during the inspection", helper.Namespace, helper.Name)
+			return true, errors.New("the pod was deleted during the inspection")
 		} else if err != nil {
 			last = oneLine(err)
 			continue
