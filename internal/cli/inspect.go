@@ -101,16 +101,14 @@ type inspectCall struct {
 }
 
 type inspected struct {
-	Namespace string `json:"namespace"`
-	Pod       string `json:"pod"`
-	Container string `json:"container"`
-	Node      string `json:"node"`
-	// InspectedBy is the ephemeral container, which stays in the pod's list, or the helper pod.
-	InspectedBy string `json:"inspectedBy"`
-	// Outcome is Pass, Fail or Inconclusive by the requirements; empty without any.
-	Outcome  v1alpha1.VerdictOutcome `json:"outcome,omitempty"`
-	Lines    []proof.WorkloadLine    `json:"lines"`
-	Workload *result.Workload        `json:"workload"`
+	Namespace   string                  `json:"namespace"`
+	Pod         string                  `json:"pod"`
+	Container   string                  `json:"container"`
+	Node        string                  `json:"node"`
+	InspectedBy string                  `json:"inspectedBy"`       // an ephemeral container, which stays, or the helper pod
+	Outcome     v1alpha1.VerdictOutcome `json:"outcome,omitempty"` // by the requirements; empty without any
+	Lines       []proof.WorkloadLine    `json:"lines"`
+	Workload    *result.Workload        `json:"workload"`
 }
 
 func (c *inspectCall) check(args []string) (err error) {
@@ -293,7 +291,6 @@ type likened struct {
 	evidence result.Evidence
 }
 
-// likeness reads the evidence of the last run of a benchmark, or of its variant.
 func (c *inspectCall) likeness(ctx context.Context) (*likened, error) {
 	benchmark, variant, err := cutVariant(strings.TrimPrefix(c.like, "lbench/"))
 	if err != nil {
@@ -369,22 +366,14 @@ func (c *inspectCall) inspect(ctx context.Context, pod *corev1.Pod, see func(ins
 	own, helper := pods.InspectPrefix+rand.String(5), pod
 	agent := own // the name of its container
 	if c.from != "" {
-		_, namespace, _ := strings.Cut(c.from, "/")
-		helper = pods.FromNode(pod, status, cmp.Or(namespace, pod.Namespace), own, c.image, c.policy, c.iface, c.timeout)
-		wanted := helper.DeepCopy()
 		agent = pods.Container
-		err := c.api.Create(ctx, helper)
-		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
-			return helperRefused(helper.Namespace, err)
+		if helper, err = c.addHelper(ctx, pod, status, own); helper != nil {
+			defer func() { problem = errors.Join(problem, c.remove(ctx, helper)) }()
 		}
-		defer func() { problem = errors.Join(problem, c.remove(ctx, helper)) }()
-		if err != nil {
-			return helperRefused(helper.Namespace, err)
-		}
-		if changed := pods.Changed(wanted, helper); len(changed) > 0 {
-			return fmt.Errorf("a webhook changed the helper pod (%s): exclude namespace %s from it, or give another one with --from node/NAMESPACE", text.List(changed, maxDifferences, "; "), helper.Namespace)
-		}
-	} else if err := c.addEphemeral(ctx, pod, target, status, own); err != nil {
+	} else {
+		err = c.addEphemeral(ctx, pod, target, status, own)
+	}
+	if err != nil {
 		return err
 	}
 	stays := func() (over bool, err error) {
@@ -433,52 +422,11 @@ func (c *inspectCall) inspect(ctx context.Context, pod *corev1.Pod, see func(ins
 		}
 		return see(r)
 	}
-	if err := c.follow(ctx, helper, agent, stays, look); helper != pod && apierrors.IsForbidden(err) {
-		return helperRefused(helper.Namespace, err)
-	} else if err != nil {
-		return err
+	err = c.follow(ctx, helper, agent, stays, look)
+	if helper != pod && apierrors.IsForbidden(err) {
+		err = helperRefused(helper.Namespace, err)
 	}
-	return nil
-}
-
-func (c *inspectCall) addEphemeral(ctx context.Context, pod *corev1.Pod, target *corev1.Container, status *corev1.ContainerStatus, own string) error {
-	if err := c.roomIn(ctx, pod); err != nil {
-		return err
-	}
-	before := pod.DeepCopy()
-	agent := pods.Ephemeral(pod, target, status, own, c.image, c.policy, c.iface)
-	if c.every != 0 {
-		agent.Command = append(agent.Command, c.every.String(), c.length.String())
-	}
-	pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, agent)
-	if err := c.api.SubResource("ephemeralcontainers").Patch(ctx, pod, client.StrategicMergeFrom(before)); err != nil {
-		if strings.Contains(err.Error(), "PodSecurity") {
-			err = fmt.Errorf("its own containers may violate the level of the namespace, so that none can be added: inspect it with --from node/NAMESPACE: %w", err)
-		}
-		return fmt.Errorf("adding an ephemeral container: %w", err)
-	}
-	return nil
-}
-
-// helperRefused says what lets the API server accept a helper pod.
-func helperRefused(namespace string, err error) error {
-	switch {
-	case strings.Contains(err.Error(), "PodSecurity"):
-		return fmt.Errorf("namespace %s allows no privileged pod; give another one with --from node/NAMESPACE: %w", namespace, err)
-	case strings.Contains(err.Error(), " cannot "): // the words of the API server for a missing right
-		return fmt.Errorf("%s: grant ClusterRole tailgate-inspect-node (kubectl create rolebinding inspect-node -n %s --clusterrole=tailgate-inspect-node --user=USER)", oneLine(err), namespace)
-	}
-	return fmt.Errorf("creating a helper pod in namespace %s: %s", namespace, oneLine(err))
-}
-
-// remove deletes a helper pod, also if the call was interrupted.
-func (c *inspectCall) remove(ctx context.Context, helper *corev1.Pod) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removalLimit)
-	defer cancel()
-	if err := client.IgnoreNotFound(c.api.Delete(ctx, helper)); err != nil {
-		return fmt.Errorf("kubectl delete pod -n %s %s, which remains: %w", helper.Namespace, helper.Name, helperRefused(helper.Namespace, err))
-	}
-	return nil
+	return err
 }
 
 const (

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/text"
 )
@@ -138,16 +139,11 @@ func (c *inspectCall) follow(ctx context.Context, helper *corev1.Pod, own string
 	return fmt.Errorf("reading the inspection: %w; is %s a Tailgate bench image?", cmp.Or(problem, result.ErrMissing), c.image)
 }
 
-// agents are the statuses of the containers that may inspect.
-func agents(helper *corev1.Pod) []corev1.ContainerStatus {
-	return slices.Concat(helper.Status.EphemeralContainerStatuses, helper.Status.ContainerStatuses)
-}
-
 func (c *inspectCall) await(ctx context.Context, helper *corev1.Pod, own string) (over bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	last := "the kubelet has not started it"
-	if slices.ContainsFunc(agents(helper), func(s corev1.ContainerStatus) bool { return s.Name == own && s.State.Running != nil }) {
+	if slices.ContainsFunc(slices.Concat(helper.Status.EphemeralContainerStatuses, helper.Status.ContainerStatuses), func(s corev1.ContainerStatus) bool { return s.Name == own && s.State.Running != nil }) {
 		last = "the agent still runs, as beside a program that leaves it no CPU time"
 	}
 	for pause(ctx, inspectPoll) {
@@ -160,7 +156,7 @@ func (c *inspectCall) await(ctx context.Context, helper *corev1.Pod, own string)
 		if c.from != "" && helper.Status.Reason != "" { // by the kubelet, which may not start it
 			return true, fmt.Errorf("the helper pod ended: %s: %s", helper.Status.Reason, text.OneLine(helper.Status.Message, 400))
 		}
-		for _, s := range agents(helper) {
+		for _, s := range slices.Concat(helper.Status.EphemeralContainerStatuses, helper.Status.ContainerStatuses) {
 			switch end, waiting := s.State.Terminated, s.State.Waiting; {
 			case s.Name != own:
 			case end != nil && end.ExitCode == 0:
@@ -179,4 +175,61 @@ func (c *inspectCall) await(ctx context.Context, helper *corev1.Pod, own string)
 		}
 	}
 	return true, fmt.Errorf("no inspection within %s (%s); raise --timeout, or see kubectl describe pod", c.timeout, last)
+}
+
+// addHelper returns a pod that must be removed, also with an error: it may have been created.
+func (c *inspectCall) addHelper(ctx context.Context, pod *corev1.Pod, status *corev1.ContainerStatus, own string) (*corev1.Pod, error) {
+	_, namespace, _ := strings.Cut(c.from, "/")
+	helper := pods.FromNode(pod, status, cmp.Or(namespace, pod.Namespace), own, c.image, c.policy, c.iface, c.timeout)
+	wanted := helper.DeepCopy()
+	err := c.api.Create(ctx, helper)
+	switch changed := pods.Changed(wanted, helper); {
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err):
+		return nil, helperRefused(helper.Namespace, err)
+	case err != nil:
+		return helper, helperRefused(helper.Namespace, err)
+	case len(changed) > 0:
+		return helper, fmt.Errorf("a webhook changed the helper pod (%s): exclude namespace %s from it, or give another one with --from node/NAMESPACE", text.List(changed, maxDifferences, "; "), helper.Namespace)
+	}
+	return helper, nil
+}
+
+func (c *inspectCall) addEphemeral(ctx context.Context, pod *corev1.Pod, target *corev1.Container, status *corev1.ContainerStatus, own string) error {
+	if err := c.roomIn(ctx, pod); err != nil {
+		return err
+	}
+	before := pod.DeepCopy()
+	agent := pods.Ephemeral(pod, target, status, own, c.image, c.policy, c.iface)
+	if c.every != 0 {
+		agent.Command = append(agent.Command, c.every.String(), c.length.String())
+	}
+	pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, agent)
+	if err := c.api.SubResource("ephemeralcontainers").Patch(ctx, pod, client.StrategicMergeFrom(before)); err != nil {
+		if strings.Contains(err.Error(), "PodSecurity") {
+			err = fmt.Errorf("its own containers may violate the level of the namespace, so that none can be added: inspect it with --from node/NAMESPACE: %w", err)
+		}
+		return fmt.Errorf("adding an ephemeral container: %w", err)
+	}
+	return nil
+}
+
+// helperRefused says what lets the API server accept a helper pod.
+func helperRefused(namespace string, err error) error {
+	switch {
+	case strings.Contains(err.Error(), "PodSecurity"):
+		return fmt.Errorf("namespace %s allows no privileged pod; give another one with --from node/NAMESPACE: %w", namespace, err)
+	case strings.Contains(err.Error(), " cannot "): // the words of the API server for a missing right
+		return fmt.Errorf("%s: grant ClusterRole tailgate-inspect-node (kubectl create rolebinding inspect-node -n %s --clusterrole=tailgate-inspect-node --user=USER)", oneLine(err), namespace)
+	}
+	return fmt.Errorf("creating a helper pod in namespace %s: %s", namespace, oneLine(err))
+}
+
+// remove deletes a helper pod, also if the call was interrupted.
+func (c *inspectCall) remove(ctx context.Context, helper *corev1.Pod) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removalLimit)
+	defer cancel()
+	if err := client.IgnoreNotFound(c.api.Delete(ctx, helper)); err != nil {
+		return fmt.Errorf("kubectl delete pod -n %s %s, which remains: %w", helper.Namespace, helper.Name, helperRefused(helper.Namespace, err))
+	}
+	return nil
 }

@@ -408,7 +408,7 @@ func ParseRequirements(list string, pod *WorkloadPod) (requirements []string, er
 				return nil, errors.New("check Function needs VF or PF, such as Function=VF")
 			}
 		case name == v1alpha1.ProofAcceleration && !pod.FromNode:
-			return nil, errors.New("Acceleration can be proved only by kubectl tailgate inspect --from node")
+			return nil, errors.New("check Acceleration can be proved only by kubectl tailgate inspect --from node")
 		case !slices.Contains(known, name):
 			return nil, fmt.Errorf("%q is not a check that can be proved; these are %s", name, strings.Join(known, ", "))
 		case valued:
