@@ -52,15 +52,13 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout 
 	case "unverified":
 		return errors.New("the latency of the node is not verified")
 	case "inspect":
-		i, container := inspector(getenv), getenv(plan.EnvContainer)
 		if getenv(plan.EnvView) == plan.ViewNode {
-			return agent.Enter(container)
+			return agent.Enter(getenv(plan.EnvContainer))
 		}
-		err := inspect(ctx, i, container, args[1:], stdout)
-		if err != nil && !i.FromNode { // whose /dev is the node's
+		if err := inspect(ctx, inspector(getenv), getenv(plan.EnvContainer), args[1:], stdout); err != nil {
 			return errors.Join(err, result.Termination{Reason: v1alpha1.OutcomeAgentFailed, Message: err.Error()}.WriteFile(terminationLog))
 		}
-		return err
+		return nil
 	case "answer":
 		return inspector(getenv).Answer(ctx)
 	case v1alpha1.RoleClient, v1alpha1.RoleServer:

@@ -32,13 +32,15 @@ func (h host) cgroups(controller, file2, file1 string) (dirs []string, version s
 }
 
 func (h host) cgroupDir(controller string) (dir, top string) {
-	if own := h.read(h.proc("cgroup")); h.node && strings.Contains(own, ":/..") { // above the agent's namespace of cgroups
-		return "", ""
-	} else if h.node {
-		return cgroupDir(h.read("proc/self/mountinfo"), own, controller)
+	own, mounts := h.read(h.proc("cgroup")), h.proc("mountinfo")
+	if h.node {
+		mounts = "proc/self/mountinfo"
+		if strings.Contains(own, ":/..") { // above the agent's namespace of cgroups
+			return "", ""
+		}
 	}
-	dir, top = cgroupDir(h.read(h.proc("mountinfo")), h.read(h.proc("cgroup")), controller)
-	if h.pid != 0 && dir != "" {
+	dir, top = cgroupDir(h.read(mounts), own, controller)
+	if h.pid != 0 && !h.node && dir != "" {
 		dir, top = filepath.Join(h.proc("root"), dir), filepath.Join(h.proc("root"), top)
 	}
 	return dir, top

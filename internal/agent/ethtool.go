@@ -189,15 +189,15 @@ func ofDatapath(name string) bool {
 
 func datapath(iface string) map[string]int64 {
 	all := map[string]int64{}
+	// Older kernels write as many names as there are by then, whatever the buffer: only sfc's are constant.
+	if driver, _, _ := driverInfo(iface); driver != "sfc" {
+		return all
+	}
 	e, err := openEthtool(iface)
 	if err != nil {
 		return all
 	}
 	defer e.close()
-	// Older kernels write as many names as there are by then, whatever the buffer: only sfc's are constant.
-	if driver, _, _ := driverInfo(iface); driver != "sfc" {
-		return all
-	}
 	names := e.names(setStatistics)
 	if !slices.ContainsFunc(names, ofDatapath) {
 		return all

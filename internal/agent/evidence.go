@@ -28,7 +28,7 @@ type host struct {
 	parent   string // the name, on the node, of the interface below an ipvlan or macvlan
 	borrowed bool   // the allocated devices are not those of the interface
 	pid      int    // a process of another container whose cgroups count; 0: the agent's own
-	node     bool   // the files are the node's, after Enter: no file of the container is opened
+	node     bool   // after Enter: the cgroups are the node's, and no file of the container is opened
 }
 
 // proc returns the path of a file in /proc of the process whose cgroups count.

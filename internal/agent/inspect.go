@@ -21,7 +21,7 @@ type Inspector struct {
 	Peer        string // another pod's address on the network of the interface; may be empty
 	Environ     []string
 	Root        string // "/", except in tests
-	FromNode    bool   // the process sees what the node does, after Enter
+	FromNode    bool   // after Enter: it has the processes and cgroups of the node
 }
 
 const maxNICs = 64

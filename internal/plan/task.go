@@ -26,7 +26,7 @@ const (
 	EnvKey       = "TAILGATE_KEY"
 	EnvInterface = "TAILGATE_INTERFACE" // to inspect; empty: that of the pod's address
 	EnvContainer = "TAILGATE_CONTAINER" // ID of the container to inspect, not the node; or empty
-	EnvView      = "TAILGATE_VIEW"      // ViewNode: the agent enters the node; ViewEntered: it has
+	EnvView      = "TAILGATE_VIEW"      // ViewNode: the agent calls Enter; ViewEntered: it has
 	EnvPeer      = "TAILGATE_PEER"      // the address of a pod that an inspecting agent tries
 	EnvFolder    = "TAILGATE_FOLDER"    // without Kubernetes: for raw samples and the last message
 )

@@ -25,6 +25,7 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/cli"
 	"github.com/tailgate-dev/tailgate/test/localcluster"
+	"github.com/tailgate-dev/tailgate/test/specs"
 )
 
 const (
@@ -96,20 +97,7 @@ func published(ctx context.Context, node string) string {
 }
 
 func publishedOn(n *corev1.Node) string {
-	condition, label, taint := "-", "-", "-"
-	for _, c := range n.Status.Conditions {
-		if c.Type == v1alpha1.NodeConditionVerified {
-			condition = string(c.Status)
-		}
-	}
-	if value, ok := n.Labels[v1alpha1.NodeLabelVerified]; ok {
-		label = value
-	}
-	for _, t := range n.Spec.Taints {
-		if t.Key == v1alpha1.NodeTaintUnverified {
-			taint = string(t.Effect)
-		}
-	}
+	condition, label, taint := specs.Published(n)
 	return fmt.Sprintf("%s %s %s", condition, label, taint)
 }
 

@@ -45,20 +45,7 @@ func (p *Place) Says(ctx context.Context, node string) string {
 	GinkgoHelper()
 	n := &corev1.Node{}
 	Expect(suite.Client.Get(ctx, types.NamespacedName{Name: node}, n)).To(Succeed())
-	condition, label, taint := "-", "-", "-"
-	for _, c := range n.Status.Conditions {
-		if c.Type == v1alpha1.NodeConditionVerified {
-			condition = string(c.Status)
-		}
-	}
-	if value, ok := n.Labels[v1alpha1.NodeLabelVerified]; ok {
-		label = value
-	}
-	for _, t := range n.Spec.Taints {
-		if t.Key == v1alpha1.NodeTaintUnverified {
-			taint = string(t.Effect)
-		}
-	}
+	condition, label, taint := Published(n)
 	status := p.Verification(ctx, node).Status
 	state := string(status.State)
 	if reason := status.Verified().Reason; reason == v1alpha1.ReasonProvisional {
@@ -177,4 +164,23 @@ func SaysVerified(pod *corev1.Pod) bool {
 	return pod.Labels[v1alpha1.NodeLabelVerified] == "true" || slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == v1alpha1.NodeConditionVerified && c.Status == corev1.ConditionTrue
 	})
+}
+
+// Published returns the condition, the label and the taint of a gate on a node; what is not there is "-".
+func Published(n *corev1.Node) (condition, label, taint string) {
+	condition, label, taint = "-", "-", "-"
+	for _, c := range n.Status.Conditions {
+		if c.Type == v1alpha1.NodeConditionVerified {
+			condition = string(c.Status)
+		}
+	}
+	if value, ok := n.Labels[v1alpha1.NodeLabelVerified]; ok {
+		label = value
+	}
+	for _, t := range n.Spec.Taints {
+		if t.Key == v1alpha1.NodeTaintUnverified {
+			taint = string(t.Effect)
+		}
+	}
+	return condition, label, taint
 }
