@@ -51,11 +51,8 @@ func (r *Verifications) writeMarkFailures(ctx context.Context, before, v *v1alph
 
 // publishes reports whether the gate owns the node, or no gate does and no record holds it.
 func (r *Verifications) publishes(ctx context.Context, w *world, p turns.Publication) (bool, error) {
-	if w.node == nil {
-		return false, nil
-	}
-	if w.owner != nil || p.HoldsBack() {
-		return !w.disowned() || w.owner == nil, nil
+	if w.node == nil || w.owner != nil || p.HoldsBack() {
+		return w.holds(), nil
 	}
 	others, err := r.others(ctx, w.verification)
 	if err != nil {

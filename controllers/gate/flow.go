@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/identity"
@@ -84,6 +85,9 @@ func decide(w *world) step {
 }
 
 func (w *world) disowned() bool { return w.owner == nil || w.owner.Name != w.gate.Name }
+
+// holds reports whether the gate may hold the node back: it owns the node, or no gate does.
+func (w *world) holds() bool { return w.node != nil && (w.owner == nil || !w.disowned()) }
 
 func (w *world) ofEarlierGate() bool { return ofEarlierGate(w.verification, w.gate) }
 
@@ -410,9 +414,9 @@ func waits(w *world, since time.Time, limit time.Duration, reason, message strin
 // accepted returns the step for a Pass, provisional where too little is known of other boots.
 func accepted(w *world, message string) step {
 	s := step{event: eventPassed, outcome: v1alpha1.VerdictPass, reason: v1alpha1.ReasonPassed, message: message}
-	r, current := sessionOf(w.benchmark).Reference, w.verification.Status.Benchmark
-	tolerances := turns.Tolerances(w.gate.Spec.Template.Benchmark())
-	if drifted := sessions.Drifted(w.verification.Status.Reference, current.Peer, sessionOf(w.benchmark).Rounds, tolerances); drifted != "" {
+	session, current := ptr.Deref(w.benchmark.Status.Session, v1alpha1.Session{}), w.verification.Status.Benchmark
+	r, tolerances := session.Reference, turns.Tolerances(w.gate.Spec.Template.Benchmark())
+	if drifted := sessions.Drifted(w.verification.Status.Reference, current.Peer, session.Rounds, tolerances); drifted != "" {
 		return inconclusive(v1alpha1.ReasonDrifted, fmt.Sprintf("%s; if that is right, accept it: %s: %s", drifted, v1alpha1.FieldAccept, message))
 	}
 	why := "its reference is one result, and how much boots differ is assumed"
@@ -433,10 +437,7 @@ func accepted(w *world, message string) step {
 			"no rule has an absolute limit (max) for a latency, so that the first result shows nothing about it; check LatencyBenchmark %s and accept it: kubectl tailgate accept %s %s: %s",
 			w.benchmark.Name, w.verification.Name, w.benchmark.Name, message))
 	case w.verification.Status.Accepted == nil:
-		slower, note := w.former()
-		if slower == "" {
-			slower, note = w.group()
-		}
+		slower, note := w.first(sessions.Levels(session.Rounds), tolerances)
 		if slower != "" {
 			return inconclusive(v1alpha1.ReasonSlowerThanGroup, fmt.Sprintf("%s; if that is right, accept it: %s: %s", slower, v1alpha1.FieldAccept, message))
 		}
@@ -462,7 +463,7 @@ func failed(w *world, reason, message string) step {
 	doubt := ""
 	if !current.PeerVerified {
 		doubt = ", which was not verified itself"
-	} else if r := sessionOf(w.benchmark).Reference; r != nil && !r.SamePeer {
+	} else if s := w.benchmark.Status.Session; s != nil && s.Reference != nil && !s.Reference.SamePeer {
 		doubt = ", with which the node has no reference"
 	}
 	switch {

@@ -149,13 +149,18 @@ type holdStep struct {
 	reason, message string
 }
 
-func decideHold(w *world, v *v1alpha1.LatencyVerification, pod, want *corev1.Pod) holdStep {
+// decideHold chooses what happens to a hold pod; asked reports whether there should be one.
+func decideHold(w *world, v *v1alpha1.LatencyVerification, pod, want *corev1.Pod, asked bool) holdStep {
 	rests := turns.OfNode.Left(v.Status.HoldPodFailure, w.now) > 0
 	ending := holdNothing
 	if v.Status.State != v1alpha1.VerificationVerified {
 		ending = holdShow // Until it is gone, its condition holds the node back.
 	}
 	switch {
+	case !asked && ownsHoldPod(v, pod):
+		return holdStep{do: holdDelete}
+	case !asked:
+		return holdStep{}
 	case pod == nil && (rests || !w.node.DeletionTimestamp.IsZero()): // A tool that deletes a node may wait until it has no pod.
 		return holdStep{}
 	case pod == nil:
@@ -186,7 +191,7 @@ func decideHold(w *world, v *v1alpha1.LatencyVerification, pod, want *corev1.Pod
 // hold retries after a pause what the API server refuses. It returns when to look again.
 func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyVerification) (time.Duration, error) {
 	// If another gate owns the node, only that gate has a hold pod on it.
-	asked := w.gate.DeletionTimestamp.IsZero() && w.gate.Spec.Enforcement.HoldPod != nil && w.node != nil && (w.owner == nil || !w.disowned())
+	asked := w.gate.DeletionTimestamp.IsZero() && w.gate.Spec.Enforcement.HoldPod != nil && w.holds()
 	want := holdPodOf(w.gate, v, r.Image, r.PullPolicy, r.ServiceAccount)
 	reader := r.Live
 	if !asked {
@@ -199,41 +204,44 @@ func (r *Verifications) hold(ctx context.Context, w *world, v *v1alpha1.LatencyV
 	if made, ok := r.Memory.held.Load(v.Name); ok && pod != nil && made.(v1alpha1.HoldPod).UID == string(pod.UID) {
 		v.Status.HoldPod = new(made.(v1alpha1.HoldPod))
 	}
-	if !asked {
-		if ownsHoldPod(v, pod) {
-			err = controllers.Delete(ctx, r.Client, pod)
-		}
-		r.Memory.held.Delete(v.Name)
-		v.Status.HoldPod, v.Status.HoldPodFailure = nil, nil
-		return 0, err
-	}
 	rest := func(p turns.Pauses, reason, message string) {
 		message = fmt.Sprintf("pod %s/%s %s", want.Namespace, want.Name, message)
 		v.Status.HoldPodFailure = p.StepFailure(v.Status.HoldPodFailure, reason, message, w.now)
 	}
-	s := decideHold(w, v, pod, want)
+	s := decideHold(w, v, pod, want, asked)
 	if s.reason != "" {
 		rest(turns.OfNode, s.reason, s.message)
 	}
 	err = r.applyHold(ctx, w, v, s.do, pod, want)
+	ending := pod != nil && !pod.DeletionTimestamp.IsZero()
 	switch {
-	case err == nil && pod != nil && !pod.DeletionTimestamp.IsZero():
-		return cmp.Or(turns.OfNode.Left(v.Status.HoldPodFailure, w.now), holdEnds), nil
-	case err == nil && s.do == holdShow:
+	case !asked:
+		r.Memory.held.Delete(v.Name)
+		v.Status.HoldPod, v.Status.HoldPodFailure = nil, nil
+		return 0, err
+	case err == nil && s.do == holdShow && !ending:
 		return settle(pod, v, w.now), nil
-	case err == nil:
-	case s.do == holdDelete, apierrors.IsConflict(err), apierrors.IsNotFound(err) && pod != nil:
-		return turns.OfNode.Left(v.Status.HoldPodFailure, w.now), err
-	default:
+	case err != nil && s.do != holdDelete && !apierrors.IsConflict(err) && (pod == nil || !apierrors.IsNotFound(err)):
 		// The pause is at most a minute: a node that changed must be held back.
 		rest(turns.OfMark, v1alpha1.ReasonHoldPodRefused, fmt.Sprintf("cannot be %s: %v", s.do, err))
+		err = nil
 	}
-	return turns.OfNode.Left(v.Status.HoldPodFailure, w.now), nil
+	again := turns.OfNode.Left(v.Status.HoldPodFailure, w.now)
+	if err == nil && ending {
+		again = cmp.Or(again, holdEnds)
+	}
+	return again, err
 }
 
 func (r *Verifications) applyHold(ctx context.Context, w *world, v *v1alpha1.LatencyVerification, do holdAction, pod, want *corev1.Pod) error {
+	var shown error
+	if do == holdShow || do == holdReplace && v.Status.State != v1alpha1.VerificationVerified {
+		shown = r.holdCondition(ctx, pod, w.gate, v) // It holds the node back also if the pod cannot be deleted.
+	}
 	switch do {
-	case holdNothing:
+	case holdNothing, holdShow:
+	case holdDelete, holdReplace:
+		return cmp.Or(controllers.Delete(ctx, r.Client, pod), shown)
 	case holdCreate:
 		// Its condition is set when the watch delivers it.
 		if err := r.Client.Create(ctx, want); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -241,19 +249,8 @@ func (r *Verifications) applyHold(ctx context.Context, w *world, v *v1alpha1.Lat
 		}
 		v.Status.HoldPod = &v1alpha1.HoldPod{UID: string(want.UID), Image: want.Spec.Containers[0].Image}
 		r.Memory.held.Store(v.Name, *v.Status.HoldPod)
-	case holdDelete:
-		return controllers.Delete(ctx, r.Client, pod)
-	case holdReplace:
-		// If that fails, its condition holds the node back.
-		var err error
-		if v.Status.State != v1alpha1.VerificationVerified {
-			err = r.holdCondition(ctx, pod, w.gate, v)
-		}
-		return cmp.Or(controllers.Delete(ctx, r.Client, pod), err)
-	case holdShow:
-		return r.holdCondition(ctx, pod, w.gate, v)
 	}
-	return nil
+	return shown
 }
 
 func settle(pod *corev1.Pod, v *v1alpha1.LatencyVerification, now time.Time) time.Duration {

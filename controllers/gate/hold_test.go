@@ -236,11 +236,11 @@ func TestHoldPodThatIsBeingDeleted(t *testing.T) {
 			h.pod.Finalizers = []string{"a/b"}
 		})
 		h.w.now = noon
-		if s := decideHold(h.w, h.v, h.pod, holdPodOf(h.w.gate, h.v, "bench", "", "")); c.want == holdShow && s.do != holdNothing {
+		if s := decideHold(h.w, h.v, h.pod, holdPodOf(h.w.gate, h.v, "bench", "", ""), true); c.want == holdShow && s.do != holdNothing {
 			t.Errorf("%s: %+v of a verified node", name, s)
 		}
 		h.v.Status.State = v1alpha1.VerificationUnverified
-		if s := decideHold(h.w, h.v, h.pod, holdPodOf(h.w.gate, h.v, "bench", "", "")); s.do != c.want || s.reason != c.said {
+		if s := decideHold(h.w, h.v, h.pod, holdPodOf(h.w.gate, h.v, "bench", "", ""), true); s.do != c.want || s.reason != c.said {
 			t.Errorf("%s: %+v, want %q %q", name, s, c.want, c.said)
 		}
 		pod, again := h.step()
@@ -250,5 +250,33 @@ func TestHoldPodThatIsBeingDeleted(t *testing.T) {
 		if again == 0 {
 			t.Errorf("%s: it is not looked at again", name)
 		}
+	}
+}
+
+// A pod that is not requested any more is deleted only if it is the gate's; the status then names none.
+func TestHoldPodThatIsNotRequested(t *testing.T) {
+	unowned := func(h *holding) { h.v.Status.HoldPod, h.pod.OwnerReferences = nil, nil }
+	for name, c := range map[string]struct {
+		changes []func(*holding)
+		deleted bool
+	}{
+		"the gate has none":                   {[]func(*holding){func(h *holding) { h.w.gate.Spec.Enforcement.HoldPod = nil }}, true},
+		"the gate is deleted":                 {[]func(*holding){func(h *holding) { h.w.gate.DeletionTimestamp = at(time.Minute) }}, true},
+		"another gate has the node":           {[]func(*holding){func(h *holding) { h.w.owner = makeGate(func(g *v1alpha1.LatencyGate) { g.Name = "other" }) }}, true},
+		"the Node is gone":                    {[]func(*holding){func(h *holding) { h.w.node = nil }}, true},
+		"no gate has the node":                {[]func(*holding){func(h *holding) { h.w.owner = nil }}, false},
+		"another client's pod of this name":   {[]func(*holding){unowned, func(h *holding) { h.w.gate.Spec.Enforcement.HoldPod = nil }}, false},
+		"a pod that only its name makes ours": {[]func(*holding){unowned, func(h *holding) { h.w.node = nil }}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := hold(t, append(c.changes, func(h *holding) { h.v.Status.HoldPodFailure = &v1alpha1.StepFailure{Reason: v1alpha1.ReasonHoldPodEnded, Count: 1} })...)
+			pod, _ := h.step()
+			if (pod == nil) != c.deleted {
+				t.Errorf("pod %v, want deleted %v", pod, c.deleted)
+			}
+			if c.deleted && (h.v.Status.HoldPod != nil || h.v.Status.HoldPodFailure != nil) {
+				t.Errorf("the status still names %v, %v", h.v.Status.HoldPod, h.v.Status.HoldPodFailure)
+			}
+		})
 	}
 }

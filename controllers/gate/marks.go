@@ -131,7 +131,7 @@ func (b *publisher) writeMetadata(ctx context.Context, node *corev1.Node, group 
 
 // publishCondition writes the conditions, to the given version if any, and returns the Node.
 func (b *publisher) publishCondition(ctx context.Context, node *corev1.Node, version string) (*corev1.Node, error) {
-	wanted := b.p.Conditions(node)
+	wanted := b.p.Conditions(node, b.now)
 	if !slices.Contains(b.marks, v1alpha1.MarkCondition) || len(wanted) == 0 {
 		return node, nil
 	}
@@ -141,13 +141,9 @@ func (b *publisher) publishCondition(ctx context.Context, node *corev1.Node, ver
 			all = append(all, map[string]any{"type": kind, "$patch": "delete"})
 			continue
 		}
-		since := b.now
-		if before := turns.NodeCondition(node, kind); before != nil && before.Status == want.Status {
-			since = before.LastTransitionTime
-		}
 		// The type leaves out an empty message, and the merge would keep the old one.
 		all = append(all, map[string]any{
-			"type": kind, "status": want.Status, "reason": want.Reason, "message": want.Message, "lastHeartbeatTime": b.now, "lastTransitionTime": since,
+			"type": kind, "status": want.Status, "reason": want.Reason, "message": want.Message, "lastHeartbeatTime": want.LastHeartbeatTime, "lastTransitionTime": want.LastTransitionTime,
 		})
 	}
 	patch := map[string]any{"status": map[string]any{"conditions": all}}

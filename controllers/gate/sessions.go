@@ -12,15 +12,8 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
-func sessionOf(b *v1alpha1.LatencyBenchmark) v1alpha1.Session {
-	if b == nil || b.Status.Session == nil {
-		return v1alpha1.Session{}
-	}
-	return *b.Status.Session
-}
-
 func (w *world) remember(status *v1alpha1.LatencyVerificationStatus, b *v1alpha1.LatencyBenchmark, peer string, accepted bool) {
-	if s := sessionOf(b); len(s.Rounds) > 0 {
+	if s := b.Status.Session; s != nil && len(s.Rounds) > 0 {
 		status.Recent = sessions.Remember(status.Recent, v1alpha1.MeasuredSession{
 			Time: metav1.Time{Time: w.now}, BootID: s.BootID, Peer: peer,
 			Identity: identity.Kept(status.Identity), Accepted: accepted, Levels: sessions.Levels(s.Rounds),
@@ -29,40 +22,46 @@ func (w *world) remember(status *v1alpha1.LatencyVerificationStatus, b *v1alpha1
 }
 
 func (w *world) extend(status *v1alpha1.LatencyVerificationStatus, b *v1alpha1.LatencyBenchmark) {
-	if s := sessionOf(b); len(s.Rounds) > 0 {
+	if s := b.Status.Session; s != nil && len(s.Rounds) > 0 {
 		status.Reference = sessions.Extend(status.Reference, v1alpha1.ReferenceSession{
 			Benchmark: status.Accepted.Benchmark, Time: metav1.Time{Time: w.now}, BootID: s.BootID, Peer: status.Accepted.Peer, Rounds: s.Rounds,
 		}, &w.gate.Status)
 	}
 }
 
-// former says whether a node's first session is slower than that of its machine under another name,
-// or cannot be compared although the machine is not verified there.
-func (w *world) former() (slower, note string) {
-	tolerances := turns.Tolerances(w.gate.Spec.Template.Benchmark())
+// first says whether a node's first session is slower than that of its machine under another name,
+// or than its group's, or that these are too few.
+func (w *world) first(session []v1alpha1.ValueLevel, tolerances sessions.Tolerances) (slower, note string) {
+	if slower = w.former(session, tolerances); slower != "" {
+		return slower, ""
+	}
+	return w.group(session, tolerances)
+}
+
+// former says also if nothing can be compared although the machine is not verified there.
+func (w *world) former(session []v1alpha1.ValueLevel, tolerances sessions.Tolerances) (slower string) {
 	for _, v := range w.formers {
 		known, compared := sessions.OfNode(v), false
-		for _, own := range sessions.Levels(sessionOf(w.benchmark).Rounds) {
+		for _, own := range session {
 			was, tolerance := sessions.Group([]sessions.Node{known}, known.Group, own.ComparedValue), tolerances[own.ComparedValue]
 			if len(was) == 0 || was[0] == 0 {
 				continue
 			}
 			compared = true
 			if ratio := float64(own.Level) / float64(was[0]); ratio > tolerance.Above().Float64() {
-				return fmt.Sprintf("its machine was node %s of this gate (the same system UUID), and is %.0f %% slower than there in %s", v.Spec.NodeName, 100*(ratio-1), own.ComparedValue), ""
+				return fmt.Sprintf("its machine was node %s of this gate (the same system UUID), and is %.0f %% slower than there in %s", v.Spec.NodeName, 100*(ratio-1), own.ComparedValue)
 			}
 		}
 		if !compared && !v.Status.State.Passed() {
-			return fmt.Sprintf("its machine was node %s of this gate (the same system UUID), which is %s", v.Spec.NodeName, v.Status.State), ""
+			return fmt.Sprintf("its machine was node %s of this gate (the same system UUID), which is %s", v.Spec.NodeName, v.Status.State)
 		}
 	}
-	return "", ""
+	return ""
 }
 
-// group says whether a node's first session is slower than its group's, or that these are too few.
-func (w *world) group() (slower, note string) {
-	group, tolerances := sessions.OfNode(w.verification).Group, turns.Tolerances(w.gate.Spec.Template.Benchmark())
-	for _, own := range sessions.Levels(sessionOf(w.benchmark).Rounds) {
+func (w *world) group(session []v1alpha1.ValueLevel, tolerances sessions.Tolerances) (slower, note string) {
+	group := sessions.OfNode(w.verification).Group
+	for _, own := range session {
 		tolerance, compared := tolerances[own.ComparedValue]
 		levels := sessions.Group(w.others, group, own.ComparedValue)
 		ratio, known := sessions.SlowerThanGroup(own.Level, levels, tolerance)

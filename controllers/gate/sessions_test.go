@@ -101,7 +101,7 @@ func TestTheToleranceOfACell(t *testing.T) {
 			w.benchmark.Status.Session.Rounds = []v1alpha1.ValueRounds{{ComparedValue: c.key, Values: slices.Repeat([]int64{1300}, 6)}}
 			w.others = slices.Repeat([]sessions.Node{sessions.OfNode(others)}, 8)
 		})
-		if slower, note := w.group(); (slower != "") != (c.key == tcp) || note != "" {
+		if slower, note := w.first(sessions.Levels(w.benchmark.Status.Session.Rounds), turns.Tolerances(g.Spec.Template.Benchmark())); (slower != "") != (c.key == tcp) || note != "" {
 			t.Error(fmt.Sprint(c.key, ": ", slower, note))
 		}
 	}

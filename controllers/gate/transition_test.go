@@ -62,6 +62,7 @@ func TestTransitions(t *testing.T) {
 			w := makeWorld(measured(metav1.ConditionTrue, v1alpha1.ReasonPassed), func(w *world) {
 				w.node.UID, w.node.Status.NodeInfo = "uid-new", corev1.NodeSystemInfo{BootID: "boot-2", SystemUUID: "uuid-2"}
 			})
+			w.named = w.benchmark
 			before := full(state)
 			before.Spec.Accept = &v1alpha1.AcceptRequest{Benchmark: "up-a-3", UserRequest: by}
 			before.Status.SystemUUID, before.Status.FailConfirmed, before.Status.BaselineTrouble = "uuid-1", true, "why"
@@ -150,7 +151,7 @@ func setsOf(tr transition) []statusField {
 func TestConditionVerified(t *testing.T) {
 	v := full(v1alpha1.VerificationUnverified)
 	v.Status.Conditions = nil
-	w := makeWorld(measured(metav1.ConditionTrue, v1alpha1.ReasonPassed), asksAccept("up-a-3"))
+	w := makeWorld(measured(metav1.ConditionTrue, v1alpha1.ReasonPassed), asksAccept("up-a-3"), func(w *world) { w.named = w.benchmark })
 	for i, c := range []struct {
 		event  nodeEvent
 		status metav1.ConditionStatus

@@ -112,10 +112,7 @@ func (r *Verifications) step(ctx context.Context, v *v1alpha1.LatencyVerificatio
 
 // holdAnyway holds a node back whose state could not be written; the next reconcile finds the same.
 func (r *Verifications) holdAnyway(ctx context.Context, w *world, v *v1alpha1.LatencyVerification, p turns.Publication, cause error) error {
-	if apierrors.IsConflict(cause) || apierrors.IsNotFound(cause) || !p.HoldsBack() {
-		return cause
-	}
-	if publishes, err := r.publishes(ctx, w, p); err != nil || !publishes {
+	if apierrors.IsConflict(cause) || apierrors.IsNotFound(cause) || !p.HoldsBack() || !w.holds() {
 		return cause
 	}
 	_, err := r.mark(ctx, w.node, v.DeepCopy(), p)

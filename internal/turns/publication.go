@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/identity"
@@ -83,7 +84,7 @@ func (p Publication) IsOn(node *corev1.Node) bool {
 func (p Publication) Has(node *corev1.Node, mark v1alpha1.NodeMark) bool {
 	switch mark {
 	case v1alpha1.MarkCondition:
-		return len(p.Conditions(node)) == 0
+		return len(p.Conditions(node, metav1.Time{})) == 0
 	case v1alpha1.MarkLabel:
 		return node.Labels[v1alpha1.NodeLabelVerified] == p.Label
 	case v1alpha1.MarkTaint:
@@ -105,15 +106,20 @@ func (p Publication) Value(mark v1alpha1.NodeMark) string {
 }
 
 // Conditions returns the conditions in which a Node differs, by type; nil: it should have none.
-func (p Publication) Conditions(node *corev1.Node) map[corev1.NodeConditionType]*corev1.NodeCondition {
-	wanted := map[corev1.NodeConditionType]*corev1.NodeCondition{
-		v1alpha1.NodeConditionVerified: p.Condition, v1alpha1.NodeConditionRegressed: p.Regressed,
-	}
-	for kind, want := range wanted {
+func (p Publication) Conditions(node *corev1.Node, now metav1.Time) map[corev1.NodeConditionType]*corev1.NodeCondition {
+	wanted := map[corev1.NodeConditionType]*corev1.NodeCondition{}
+	for kind, want := range map[corev1.NodeConditionType]*corev1.NodeCondition{v1alpha1.NodeConditionVerified: p.Condition, v1alpha1.NodeConditionRegressed: p.Regressed} {
 		is := NodeCondition(node, kind)
-		same := is != nil && want != nil && is.Status == want.Status && is.Reason == want.Reason && is.Message == want.Message
-		if same || is == nil && want == nil {
-			delete(wanted, kind)
+		switch {
+		case want == nil && is != nil:
+			wanted[kind] = nil
+		case want != nil && (is == nil || is.Status != want.Status || is.Reason != want.Reason || is.Message != want.Message):
+			want = want.DeepCopy()
+			want.LastHeartbeatTime, want.LastTransitionTime = now, now
+			if is != nil && is.Status == want.Status {
+				want.LastTransitionTime = is.LastTransitionTime
+			}
+			wanted[kind] = want
 		}
 	}
 	return wanted
