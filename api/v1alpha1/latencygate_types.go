@@ -57,7 +57,7 @@ type EnforcementMode string
 const (
 	EnforcementAll     EnforcementMode = "Enforce"
 	EnforcementChanges EnforcementMode = "EnforceChanges"
-	EnforcementNone    EnforcementMode = "Observe"
+	EnforcementObserve EnforcementMode = "Observe"
 )
 
 // Enforcement lists what a gate sets on nodes in addition to the Node condition, and which nodes it holds back.

@@ -115,7 +115,7 @@ func TestWhatChangedStaysChanged(t *testing.T) {
 		"it changed, and passed":                                        {all(older, preexisting(false)), false},
 		"it is preexisting, and failed":                                 {all(older, preexisting(true), status(func(s *v1alpha1.LatencyVerificationStatus) { s.State = v1alpha1.VerificationFailed })), false},
 		"it joined: a new one holds it":                                 {all(preexisting(false), status(func(s *v1alpha1.LatencyVerificationStatus) { s.State = v1alpha1.VerificationFailed })), false},
-		"it joined, but a new one in mode Observe would be preexisting": {all(preexisting(false), func(w *world) { w.gate.Spec.Enforcement.Mode = v1alpha1.EnforcementNone }, status(func(s *v1alpha1.LatencyVerificationStatus) { s.State = v1alpha1.VerificationFailed })), true},
+		"it joined, but a new one in mode Observe would be preexisting": {all(preexisting(false), func(w *world) { w.gate.Spec.Enforcement.Mode = v1alpha1.EnforcementObserve }, status(func(s *v1alpha1.LatencyVerificationStatus) { s.State = v1alpha1.VerificationFailed })), true},
 		"its devices may be recreated":                                  {all(older, noDevices), true},
 		"it failed, with accepted results":                              {status(func(s *v1alpha1.LatencyVerificationStatus) { s.State = v1alpha1.VerificationFailed }), true},
 	} {
@@ -165,13 +165,13 @@ func TestPreexistingInEachMode(t *testing.T) {
 		"the Node is deleted":       all(found, func(w *world) { w.node = nil }),
 		"it joined":                 joined,
 	} {
-		for _, mode := range []v1alpha1.EnforcementMode{v1alpha1.EnforcementAll, v1alpha1.EnforcementChanges, v1alpha1.EnforcementNone} {
+		for _, mode := range []v1alpha1.EnforcementMode{v1alpha1.EnforcementAll, v1alpha1.EnforcementChanges, v1alpha1.EnforcementObserve} {
 			w := makeWorld(change, func(w *world) { w.gate.Spec.Enforcement.Mode = mode })
-			if got, err := w.next(decide(w)); err != nil || got.Preexisting != (mode == v1alpha1.EnforcementNone) {
+			if got, err := w.next(decide(w)); err != nil || got.Preexisting != (mode == v1alpha1.EnforcementObserve) {
 				t.Errorf("%s in mode %s: preexisting %t, %v", name, mode, got.Preexisting, err)
 			}
 		}
-		w := makeWorld(func(w *world) { w.gate.Spec.Enforcement.Mode = v1alpha1.EnforcementNone }, booted)
+		w := makeWorld(func(w *world) { w.gate.Spec.Enforcement.Mode = v1alpha1.EnforcementObserve }, booted)
 		if got, err := w.next(decide(w)); err != nil || got.Preexisting {
 			t.Errorf("what changed before stays changed: %v", err)
 		}

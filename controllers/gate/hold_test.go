@@ -269,7 +269,9 @@ func TestHoldPodThatIsNotRequested(t *testing.T) {
 		"a pod that only its name makes ours": {[]func(*holding){unowned, func(h *holding) { h.w.node = nil }}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := hold(t, append(c.changes, func(h *holding) { h.v.Status.HoldPodFailure = &v1alpha1.StepFailure{Reason: v1alpha1.ReasonHoldPodEnded, Count: 1} })...)
+			h := hold(t, append(c.changes, func(h *holding) {
+				h.v.Status.HoldPodFailure = &v1alpha1.StepFailure{Reason: v1alpha1.ReasonHoldPodEnded, Count: 1}
+			})...)
 			pod, _ := h.step()
 			if (pod == nil) != c.deleted {
 				t.Errorf("pod %v, want deleted %v", pod, c.deleted)

@@ -82,7 +82,7 @@ func TestPublishOrder(t *testing.T) {
 // it is verified.
 func TestModes(t *testing.T) {
 	all := []v1alpha1.VerificationState{"", v1alpha1.VerificationUnverified, v1alpha1.VerificationMeasuring, v1alpha1.VerificationVerified, v1alpha1.VerificationFailed, v1alpha1.VerificationInconclusive}
-	for _, mode := range []v1alpha1.EnforcementMode{"", v1alpha1.EnforcementAll, v1alpha1.EnforcementChanges, v1alpha1.EnforcementNone} {
+	for _, mode := range []v1alpha1.EnforcementMode{"", v1alpha1.EnforcementAll, v1alpha1.EnforcementChanges, v1alpha1.EnforcementObserve} {
 		for _, preexisting := range []bool{false, true} {
 			for _, state := range all {
 				g := makeGate(func(g *v1alpha1.LatencyGate) {
@@ -94,15 +94,15 @@ func TestModes(t *testing.T) {
 					probe = asked.Exec.Command[1]
 				}
 				verified := state == v1alpha1.VerificationVerified
-				free := mode == v1alpha1.EnforcementNone || mode == v1alpha1.EnforcementChanges && preexisting
+				free := mode == v1alpha1.EnforcementObserve || mode == v1alpha1.EnforcementChanges && preexisting
 				if want := !verified && !free; p.HoldsBack() != want || (p.Taint != nil) != want || (p.Label == "false") != want || (probe == "unverified") != want {
 					t.Errorf("mode %q, preexisting %t, state %q: %+v, probe %s, expected held back %t", mode, preexisting, state, p, probe, want)
 				}
 				// The kubelet delays the first probe after its start by up to its period, and only a free node has no reason to wait.
-				if want := map[bool]string{true: "none", false: "verified"}[mode == v1alpha1.EnforcementNone || !verified]; probe != "unverified" && probe != want {
+				if want := map[bool]string{true: "none", false: "verified"}[mode == v1alpha1.EnforcementObserve || !verified]; probe != "unverified" && probe != want {
 					t.Errorf("mode %q, preexisting %t, state %q: probe %s, expected %s", mode, preexisting, state, probe, want)
 				}
-				if marked := p.Condition != nil; marked != (!free || verified && mode != v1alpha1.EnforcementNone) {
+				if marked := p.Condition != nil; marked != (!free || verified && mode != v1alpha1.EnforcementObserve) {
 					t.Errorf("mode %q, preexisting %t, state %q: marked is %t", mode, preexisting, state, marked)
 				}
 			}

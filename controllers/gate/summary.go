@@ -184,7 +184,7 @@ func operational(s *snapshot, chosen turns.Choice) metav1.Condition {
 	message := "the gate handles every selected node"
 	switch s.Gate.Spec.Enforcement.Mode {
 	case v1alpha1.EnforcementAll:
-	case v1alpha1.EnforcementNone:
+	case v1alpha1.EnforcementObserve:
 		message += "; it holds none back: spec.enforcement.mode is Observe"
 	case v1alpha1.EnforcementChanges:
 		message += "; it holds back only nodes that changed: spec.enforcement.mode is EnforceChanges"

@@ -23,7 +23,7 @@ type Publication struct {
 func Held(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) bool {
 	mode := gate.Spec.Enforcement.Mode
 	spared := mode == v1alpha1.EnforcementChanges && v.Status.Preexisting || gate.Status.Unsettled && v.Status.Introduced && !measured(v)
-	return mode != v1alpha1.EnforcementNone && !spared
+	return mode != v1alpha1.EnforcementObserve && !spared
 }
 
 func Older(node *corev1.Node, gate *v1alpha1.LatencyGate) bool {
@@ -32,7 +32,7 @@ func Older(node *corev1.Node, gate *v1alpha1.LatencyGate) bool {
 
 // FoundBy reports whether a gate finds a new node as it is: older, or the gate holds back none.
 func FoundBy(gate *v1alpha1.LatencyGate, node *corev1.Node) bool {
-	return Older(node, gate) || gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone
+	return Older(node, gate) || gate.Spec.Enforcement.Mode == v1alpha1.EnforcementObserve
 }
 
 // PublicationOf returns no marks for a node that is not held back whatever its state. The condition
@@ -40,7 +40,7 @@ func FoundBy(gate *v1alpha1.LatencyGate, node *corev1.Node) bool {
 func PublicationOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) Publication {
 	status := v.Status
 	passed := status.State.Passed()
-	if gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone || !passed && !Held(gate, v) {
+	if gate.Spec.Enforcement.Mode == v1alpha1.EnforcementObserve || !passed && !Held(gate, v) {
 		return Publication{}
 	}
 	p := Publication{Condition: &corev1.NodeCondition{Type: v1alpha1.NodeConditionVerified, Status: corev1.ConditionFalse}}

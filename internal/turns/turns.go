@@ -218,7 +218,7 @@ func (s *Snapshot) Foresee() Outlook {
 // begun returns a copy without obstacles, in which stale nodes are unverified, and notes them.
 func (s *Snapshot) begun(out *Outlook) *Snapshot {
 	l := &Snapshot{Now: s.Now, Gate: s.Gate.DeepCopy(), Nodes: map[string]*corev1.Node{}, States: maps.Clone(s.States)}
-	l.Gate.Spec.Suspend, l.Gate.Spec.Enforcement.Mode = false, v1alpha1.EnforcementNone
+	l.Gate.Spec.Suspend, l.Gate.Spec.Enforcement.Mode = false, v1alpha1.EnforcementObserve
 	for name, node := range s.Nodes {
 		l.Nodes[name] = Publication{}.On(node)
 	}
@@ -239,7 +239,7 @@ func (s *Snapshot) begun(out *Outlook) *Snapshot {
 			v.Status = v1alpha1.LatencyVerificationStatus{State: v1alpha1.VerificationUnverified, Number: v.Status.Number}
 		}
 		if len(is.Changes) > 0 || is.Stale == v1alpha1.ReasonNodeReplaced {
-			v.Status.Preexisting = v.Status.Preexisting && s.Gate.Spec.Enforcement.Mode == v1alpha1.EnforcementNone
+			v.Status.Preexisting = v.Status.Preexisting && s.Gate.Spec.Enforcement.Mode == v1alpha1.EnforcementObserve
 		}
 		v.Status.NodeUID, v.Status.GateUID, v.Status.Identity, v.Status.Absent = string(node.UID), string(s.Gate.UID), is.Values, is.Absent
 		v.Status.StepFailure, v.Status.MarkFailures, v.Status.SuspectPeer, v.Status.Turn = nil, nil, "", nil

@@ -92,9 +92,9 @@ type evidence struct {
 	half    float64
 	inTurns bool // round i of both sides was measured one after the other
 	// correlation of successive rounds is estimated only if the rest decides; factor widens the
-	// interval for it. remembers: only that prevents a decision.
+	// interval for it. autocorrelated: only that prevents a decision.
 	correlation, factor float64
-	remembers           bool
+	autocorrelated      bool
 	// doubt: beyond the limit, but too little is known of how sessions differ for a Fail.
 	doubt  bool
 	k      int // comparisons that may lie on the wrong side; -1: too few rounds
@@ -248,7 +248,7 @@ func (c *Comparison) decide(failsAt stats.OneIn, all int) {
 	case e.k < 0:
 		c.NeedsRounds = e.rule.fewestRounds(stats.EachSide)
 		unsure(v1alpha1.ReasonTooFewRounds, "too few rounds; the rule needs at least %s", e.rule.rounds(c.NeedsRounds))
-	case e.remembers:
+	case e.autocorrelated:
 		unsure(v1alpha1.ReasonRoundsDrift, "%s %s would be decided if rounds were independent, but each resembles the one before (correlation %.2f), "+
 			"so that the interval is %.1f times as wide; find out what drifts on the nodes, or set a larger maxRounds", name, limit, e.correlation, e.factor)
 	case e.within && e.rule.counted():
@@ -366,7 +366,7 @@ func (e *evidence) widen(null stats.Null) {
 		_, out := e.clear(e.interval(k).Widen(e.factor, e.between.HalfToFail(e.rule.tolerance, null[k])))
 		return out
 	}))
-	e.remembers = decides && !e.within && e.beyond < stats.EachSide
+	e.autocorrelated = decides && !e.within && e.beyond < stats.EachSide
 }
 
 // inOrder returns values by time: ratios of rounds in turns, which share drift, or each side.

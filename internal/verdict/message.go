@@ -124,7 +124,7 @@ func (j Judgement) Status() *v1alpha1.Verdict {
 		Outcome: j.Outcome, Comparisons: int32(j.Comparisons), Evaluations: int32(j.looks), BeyondOneIn: int64(j.Beyond),
 		Message: fmt.Sprintf("all %d rules pass, in %d comparisons", len(j.Rules), j.Comparisons),
 	}
-	if j.sameSession && !j.remembers {
+	if j.sameSession && !j.autocorrelated {
 		v.WrongOneIn = int64(stats.EachSide) / int64(j.looks)
 	}
 	for _, r := range j.Rules {

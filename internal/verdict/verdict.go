@@ -85,9 +85,9 @@ type Judgement struct {
 	Beyond              stats.OneIn
 	MoreRoundsMayDecide bool // the data are to be judged again with more rounds
 
-	looks       int  // how often the data are judged
-	sameSession bool // no rule compares with another time's rounds, maybe of another boot
-	remembers   bool // wider for correlated rounds: the error is estimated, not bounded
+	looks          int  // how often the data are judged
+	sameSession    bool // no rule compares with another time's rounds, maybe of another boot
+	autocorrelated bool // wider for correlated rounds: the error is estimated, not bounded
 
 	note string
 }
@@ -131,7 +131,7 @@ func Judge(in Input) (Judgement, error) {
 		for k := range judged.Comparisons {
 			c := &judged.Comparisons[k]
 			if c.evidence != nil {
-				j.remembers = j.remembers || c.evidence.factor > 1
+				j.autocorrelated = j.autocorrelated || c.evidence.factor > 1
 				c.decide(failsAt, len(all))
 			}
 			judged.Outcome = slices.MaxFunc([]v1alpha1.VerdictOutcome{judged.Outcome, c.Outcome}, v1alpha1.VerdictOutcome.Compare)

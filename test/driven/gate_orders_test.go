@@ -87,7 +87,7 @@ var _ = Describe("A gate, whatever the order of events,", func() {
 		w.SlowNode(joined)
 		w.AddGateNode(ctx, joined)
 		w.Expect(ctx, joined, "Failed Fail"+HeldBack)
-		edit(ctx, w, func(s *v1alpha1.LatencyGateSpec) { s.Enforcement.Mode = v1alpha1.EnforcementNone })
+		edit(ctx, w, func(s *v1alpha1.LatencyGateSpec) { s.Enforcement.Mode = v1alpha1.EnforcementObserve })
 		Expect(k8s.Delete(ctx, w.Verification(ctx, joined))).To(Succeed())
 		w.Pass(time.Minute)
 		edit(ctx, w, changes)

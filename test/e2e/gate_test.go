@@ -433,7 +433,7 @@ var _ = Describe("A LatencyGate", Label("gate"), SpecPriority(2), func() {
 		Expect(localcluster.KillProcess(ctx, options, "kubelet-"+here.Client)).To(Succeed())
 		Expect(localcluster.StartProcess(ctx, options, "kubelet-"+here.Client)).To(Succeed())
 		g := undemandingGate()
-		g.Spec.Enforcement.Mode = v1alpha1.EnforcementNone
+		g.Spec.Enforcement.Mode = v1alpha1.EnforcementObserve
 		Expect(kube.Create(ctx, g)).To(Succeed())
 		for _, node := range []string{here.Client, here.Server} {
 			Eventually(holds).WithArguments(ctx, node).WithTimeout(measured).WithPolling(200 * time.Millisecond).Should(Equal("Running True True"))

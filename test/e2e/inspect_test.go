@@ -335,7 +335,7 @@ var _ = Describe("kubectl tailgate inspect", Label("inspect"), needs("pods of it
 		By("the status of a gate that names the pods")
 		gate := undemandingGate()
 		gate.Spec.NodeSelector = metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: corev1.LabelHostname, Operator: metav1.LabelSelectorOpExists}}}
-		gate.Spec.Enforcement, gate.Spec.Suspend = v1alpha1.Enforcement{Mode: v1alpha1.EnforcementNone}, true
+		gate.Spec.Enforcement, gate.Spec.Suspend = v1alpha1.Enforcement{Mode: v1alpha1.EnforcementObserve}, true
 		for name, require := range map[string]string{"half": proof.ThreadsOnCPUs, "small": proof.ThreadsOnCPUs, "throttled": v1alpha1.ProofCPUQuota} {
 			gate.Spec.Workloads = append(gate.Spec.Workloads, v1alpha1.GateWorkload{Name: name, Namespace: namespace, Selector: "guest=" + name, Require: require})
 		}

@@ -367,7 +367,7 @@ var _ = Describe("A gate of many nodes", func() {
 
 		began := time.Now()
 		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
-			s.MaxParallel, s.HistoryLimit, s.Enforcement.Mode = nil, 1, v1alpha1.EnforcementNone
+			s.MaxParallel, s.HistoryLimit, s.Enforcement.Mode = nil, 1, v1alpha1.EnforcementObserve
 		}))
 		report := func(what string) {
 			GinkgoHelper()
