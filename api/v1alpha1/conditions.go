@@ -201,6 +201,14 @@ func finished(conditions []metav1.Condition) bool {
 	return c != nil && c.Status != metav1.ConditionUnknown
 }
 
+// Verdict returns the verdict of the present spec; nil if there is none, or the rules changed since.
+func (b *LatencyBenchmark) Verdict() *Verdict {
+	if c := meta.FindStatusCondition(b.Status.Conditions, ConditionPassed); c != nil && c.ObservedGeneration < b.Generation {
+		return nil
+	}
+	return b.Status.Verdict
+}
+
 // Suspended reports whether spec.suspend holds the benchmark: it has no active attempt and starts none.
 func (b *LatencyBenchmark) Suspended() bool {
 	return b.Spec.Suspend && b.Status.Active == nil && !b.Finished()

@@ -13,11 +13,13 @@ import (
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/internal/identity"
 	"github.com/tailgate-dev/tailgate/internal/plan"
+	"github.com/tailgate-dev/tailgate/internal/preflight"
 	"github.com/tailgate-dev/tailgate/internal/queue"
 	"github.com/tailgate-dev/tailgate/internal/result"
 	"github.com/tailgate-dev/tailgate/internal/sessions"
 	"github.com/tailgate-dev/tailgate/internal/text"
 	"github.com/tailgate-dev/tailgate/internal/turns"
+	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
 type world struct {
@@ -250,8 +252,8 @@ func accept(w *world, request v1alpha1.AcceptRequest, current map[string]string)
 		return refuse("LatencyBenchmark %s is not the one whose result is in status.history: it was created again, edited, or its stored results changed", name)
 	case !meta.IsStatusConditionTrue(w.named.Status.Conditions, v1alpha1.ConditionSucceeded):
 		return refuse("LatencyBenchmark %s is not complete: only a complete result can be accepted", name)
-	case len(identity.Changes(known.Identity, identity.Measured(current))) > 0:
-		return refuse("LatencyBenchmark %s measured the node before it changed; request a new measurement: %s", name, v1alpha1.FieldVerify)
+	case !identity.Same(known.Identity, identity.Measured(current)):
+		return refuse("LatencyBenchmark %s measured the node before it changed, or by other keys; request a new measurement: %s", name, v1alpha1.FieldVerify)
 	}
 	return step{event: eventAccepted, reason: v1alpha1.ReasonAcceptedByHand, message: fmt.Sprintf("%s was accepted manually, with outcome %s", name, known.Outcome)}
 }
@@ -320,11 +322,13 @@ func measuring(w *world) step {
 	}
 }
 
-// discards are the outcomes with which a user who may write pods, or run a command in one, can end
-// an attempt. Where the cause was another, a node is measured once more.
+// discards are the outcomes with which a user who may write pods, networks or policies of them, or
+// run a command in a pod, can end an attempt. Where the cause was another, it is measured once more.
 var discards = []string{
 	v1alpha1.OutcomePodLost, v1alpha1.OutcomeSuspended, v1alpha1.OutcomeNodeLost, v1alpha1.OutcomeAgentFailed, v1alpha1.OutcomeDeadlineExceeded,
 	v1alpha1.OutcomeNameTaken, v1alpha1.OutcomeResultMissing, v1alpha1.OutcomeResultCorrupt, v1alpha1.OutcomeOOMKilled,
+	v1alpha1.OutcomePeerUnreachable, v1alpha1.OutcomeToolTimeout, v1alpha1.OutcomeWrongPeer, v1alpha1.OutcomeEvicted,
+	v1alpha1.OutcomeNetworkMissing, v1alpha1.OutcomeNetworkChanged, v1alpha1.OutcomeProfileInvalid,
 }
 
 // discarded returns the attempt that a user may have ended to avoid its result; empty if none.
@@ -429,13 +433,14 @@ func accepted(w *world, message string) step {
 	if why == "" && (!current.PeerVerified || !w.peerVerified) {
 		why = fmt.Sprintf("peer %s was not verified itself from begin to end", current.Peer)
 	}
-	switch {
-	case !w.gate.Spec.Template.Spec.Criteria.Against(v1alpha1.BaselineGate):
+	template := w.gate.Spec.Template.Benchmark()
+	switch unbounded := verdict.Unbounded(template.Criteria.Rules, w.benchmark.Spec.Criteria.Rules, preflight.Planned(template)); {
+	case !template.Criteria.Against(v1alpha1.BaselineGate):
 		return s
-	case w.verification.Status.Accepted == nil && !boundsLatency(w.benchmark.Spec.Criteria):
+	case w.verification.Status.Accepted == nil && unbounded != "":
 		return inconclusive(v1alpha1.ReasonNothingToCompare, fmt.Sprintf(
-			"no rule has an absolute limit (max) for a latency, so that the first result shows nothing about it; check LatencyBenchmark %s and accept it: kubectl tailgate accept %s %s: %s",
-			w.benchmark.Name, w.verification.Name, w.benchmark.Name, message))
+			"no rule has an absolute limit (max) for a latency of %s, so that the first result shows nothing about it; check LatencyBenchmark %s and accept it: kubectl tailgate accept %s %s: %s",
+			unbounded, w.benchmark.Name, w.verification.Name, w.benchmark.Name, message))
 	case w.verification.Status.Accepted == nil:
 		slower, note := w.first(sessions.Levels(session.Rounds), tolerances)
 		if slower != "" {
@@ -449,12 +454,6 @@ func accepted(w *world, message string) step {
 		s.message = r.Description + ": " + message
 	}
 	return s
-}
-
-func boundsLatency(c *v1alpha1.Criteria) bool {
-	return slices.ContainsFunc(c.Rules, func(r v1alpha1.Rule) bool {
-		return r.Max.Text != "" && r.Metric.Kind().Unit == v1alpha1.UnitNanoseconds
-	})
 }
 
 // failed fails a node only with two peers, if there are: one pair does not show which node is slow.

@@ -390,6 +390,7 @@ func TestAccept(t *testing.T) {
 		"the accepted one, to begin a new epoch":             {named("up-a-3"), ""},
 		"one while another is being measured":                {all(running, named("up-a-3")), ""},
 		"one of the node before it changed":                  {named("up-a-2"), "before it changed"},
+		"one measured by other keys":                         {all(named("up-a-3"), func(w *world) { w.verification.Status.History[0].Identity = map[string]string{"Label/other": "1"} }), "by other keys"},
 		"one of an earlier state, at a boot":                 {all(named("up-a-3"), booted), "-"},
 		"one of another node":                                {named("up-b-3"), "not among the benchmarks of status.history"},
 		"nothing":                                            {named(""), "not among"},

@@ -161,7 +161,7 @@ func kernelArgs(cmdline string) map[string]string {
 // latencyArgs are the kernel's arguments that affect latency; with a final dot, a module's.
 var latencyArgs = []string{
 	"isolcpus", "nohz", "nohz_full", "rcu_nocbs", "rcu_nocb_poll", "kthread_cpus", "irqaffinity", "acpi_irq_nobalance",
-	"threadirqs", "skew_tick", "highres", "preempt", "nosmt", "maxcpus", "nr_cpus", "numa", "acpi", "numa_balancing", "psi",
+	"threadirqs", "skew_tick", "highres", "preempt", "nosmt", "maxcpus", "nr_cpus", "possible_cpus", "numa", "acpi", "numa_balancing", "psi",
 	"idle", "processor.max_cstate", "intel_idle.", "cpuidle.", "intel_pstate", "amd_pstate", "amd_prefcore", "cpufreq.",
 	"mitigations", "pti", "nopti", "kpti", "nospectre_v1", "nospectre_v2", "spectre_v2", "spectre_v2_user", "spectre_bhi",
 	"spec_store_bypass_disable", "l1tf", "mds", "tsx", "tsx_async_abort", "mmio_stale_data", "retbleed",

@@ -26,6 +26,7 @@ type watch struct {
 	host
 	cpus  []int
 	iface string
+	ports []string // of a bond, whose own counter of its carrier's changes does not count theirs
 	// places are the CPUs' indexes among possible ones, as files are ordered; nil: unknown.
 	places  []int
 	limited []string // cgroups that may have a quota; pressed has cpu.pressure
@@ -41,7 +42,7 @@ type watch struct {
 }
 
 func (h host) watch(iface string, cpus ...int) *watch {
-	w := &watch{host: h, cpus: cpus, iface: iface, buffer: make([]byte, 64<<10), grown: map[string]int64{}}
+	w := &watch{host: h, cpus: cpus, iface: iface, ports: h.ports(iface), buffer: make([]byte, 64<<10), grown: map[string]int64{}}
 	if possible, err := result.ParseCPUs(h.read("sys/devices/system/cpu/possible")); err == nil {
 		for _, cpu := range cpus {
 			w.places = append(w.places, slices.Index(possible.List(), cpu))
@@ -137,6 +138,9 @@ func (w *watch) counters() map[string]int64 {
 	in := place(w.cpus[0], w.iface)
 	for name, path := range result.Counters {
 		put(all, name, w.read(in.Replace(path)))
+	}
+	for _, port := range w.ports {
+		put(all, "nic.carrier-changes", w.read(place(w.cpus[0], port).Replace(result.Counters["nic.carrier-changes"])))
 	}
 	for _, state := range w.idleStates(w.cpus[0]) {
 		put(all, "cpu.cstate."+w.read(filepath.Join(state, "name")), w.read(filepath.Join(state, "usage")))

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"os"
@@ -88,6 +89,22 @@ func TestWatchAddsUpWhatHappens(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("deltas (-want +got):\n%s", diff)
+	}
+}
+
+// The carrier of a bond does not change when that of a port does.
+func TestWatchCountsPortsOfABond(t *testing.T) {
+	changes := "sys/class/net/%s/carrier_changes"
+	h := fakeRoot(t, map[string]string{
+		"sys/class/net/bond0/lower_ens1/x": "", "sys/class/net/bond0/lower_ens2/x": "",
+		fmt.Sprintf(changes, "bond0"): "2\n", fmt.Sprintf(changes, "ens1"): "4\n", fmt.Sprintf(changes, "ens2"): "1\n",
+	})
+	w := h.watch("bond0", 2)
+	w.begin()
+	write(t, h, map[string]string{fmt.Sprintf(changes, "ens1"): "5\n"})
+	w.end()
+	if got := w.deltas()["nic.carrier-changes"]; got != 1 {
+		t.Errorf("%d changes", got)
 	}
 }
 

@@ -397,7 +397,7 @@ func (h host) memoryOf(w *result.Workload) {
 
 // memoryByNode reads anonymous memory: "anon N0=4096" in bytes; in version 1, "anon=1 N0=1", pages.
 func memoryByNode(stat, version string) map[string]int64 {
-	const page = 4096
+	page := int64(os.Getpagesize())
 	all := map[string]int64{}
 	for l := range strings.Lines(stat) {
 		fields := strings.Fields(l)

@@ -21,6 +21,7 @@ const (
 	mostKey, mostMessage = 64, 16 << 10
 	// mostTime is the longest latency of histograms. Up to mostWaiting messages wait for others.
 	mostTime, mostWaiting = time.Minute, 1 << 20
+	coarse                = 100 * time.Microsecond // below it, a step of 1 µs matters
 )
 
 // Layout says where the key is in the messages of a direction, in bytes.
@@ -73,7 +74,7 @@ func Analyze(ctx context.Context, files []File, o Options, record func(ns int64)
 	if err := o.check(); err != nil {
 		return Result{}, err
 	}
-	a := &analysis{Options: o, Result: Result{Servers: o.Servers}, record: record, young: map[string]waiting{}, old: map[string]waiting{}}
+	a := &analysis{Options: o, Result: Result{Servers: o.Servers}, record: record, young: map[string]waiting{}, old: map[string]waiting{}, least: coarse}
 	a.assembler = reassembly.NewAssembler(reassembly.NewStreamPool(a))
 	a.assembler.MaxBufferedPagesTotal, a.assembler.MaxBufferedPagesPerConnection = mostPages, mostPagesEach
 	r := &a.Result
@@ -83,6 +84,12 @@ func Analyze(ctx context.Context, files []File, o Options, record func(ns int64)
 	}
 	a.expire()
 	a.expire()
+	switch again := r.RequestsAgain + r.AnswersAgain + r.Retransmitted; {
+	case err == nil && again > max(r.Matched, 100):
+		err = fmt.Errorf("%d of %d messages came again: the files are of several places of the path; give those of one", again, r.Requests+r.Answers)
+	case err == nil && r.Matched > 0 && !a.fine && a.least < coarse:
+		err = fmt.Errorf("a latency is %s, and the times are whole µs: capture with tcpdump --time-stamp-precision=nano", a.least)
+	}
 	if err == nil && r.Matched == 0 {
 		err = fmt.Errorf("no match: %d packets have %d requests to %v (--server) and %d answers, with no key in common within %s; %d segments are of connections that are older than the capture (--mid-stream), and %d packets are fragments or of protocols that are not read",
 			r.Packets, r.Requests, r.Servers, r.Answers, o.Timeout, r.Older, r.Unread)
@@ -134,6 +141,7 @@ func (a *analysis) matched(answer bool, key []byte, p place) error {
 		}
 		if p.at-w.at <= int64(a.Timeout) {
 			a.Matched++
+			a.fine, a.least = a.fine || p.at%1000 != 0, min(a.least, time.Duration(p.at-w.at))
 			a.record(p.at - w.at)
 			break
 		}

@@ -94,7 +94,14 @@ func (s *source) advance(r *Result) (err error) {
 	p := &packet{place: place{file: s.next.file, number: s.next.number + 1}, link: s.reader.LinkType()}
 	p.data, p.info, err = s.reader.ZeroCopyReadPacketData()
 	p.at = p.info.Timestamp.UnixNano()
+	binary := false
+	if ng, ok := s.reader.(*pcapgo.NgReader); ok && err == nil {
+		of, _ := ng.Interface(p.info.InterfaceIndex)
+		binary = of.TimestampResolution.Binary()
+	}
 	switch {
+	case binary:
+		return fmt.Errorf("%s: its time has a binary resolution, which is not read: editcap -F nsecpcap converts it", p.place)
 	case err != nil && s.left.N == 0:
 		return fmt.Errorf("%s: a block is too long, or there are more than %d MiB besides packets", p.place, mostOther>>20)
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF) && p.info.CaptureLength > 0:

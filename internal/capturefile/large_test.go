@@ -68,7 +68,7 @@ func (f *flood) Read(p []byte) (int, error) {
 		for range min(f.left, 100) {
 			f.left--
 			f.n++
-			c, at := int(f.n%10), int64(f.n)*10_000
+			c, at := int(f.n%10), int64(f.n)*10_000+7
 			if f.n%100_000 != 0 {
 				f.packet(false, at, c, f.in[c], f.n, 0)
 			}

@@ -16,7 +16,7 @@ import (
 )
 
 // epoch is when the synthetic captures begin, in ns.
-const epoch = int64(1_700_000_000_000_000_000)
+const epoch = int64(1_700_000_000_000_000_007)
 
 var server, server6 = netip.MustParseAddrPort("192.0.2.1:12001"), netip.MustParseAddrPort("[2001:db8::1]:12001")
 

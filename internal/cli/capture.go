@@ -18,6 +18,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/capturefile"
 	"github.com/tailgate-dev/tailgate/internal/report"
 	"github.com/tailgate-dev/tailgate/internal/result"
+	"github.com/tailgate-dev/tailgate/internal/samples"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 )
 
@@ -100,8 +101,9 @@ func (c *captureAnalysis) run(ctx context.Context, names []string, stdin io.Read
 	}
 	recorder := result.NewRecorder()
 	r, err := capturefile.Analyze(ctx, files, c.Options, func(ns int64) { recorder.Record(max(ns, 1)) })
+	lacking := fmt.Sprintf("%d requests without an answer, %d answers without a request, %d bytes that were not captured", r.Lost, r.Unmatched, r.MissingBytes)
 	if err == nil && c.form == "hlog" && r.Lost+r.Unmatched+r.Gaps > 0 {
-		fmt.Fprintf(stderr, "%d requests have no answer, %d answers no request, and %d bytes were not captured, which a histogram log does not say\n", r.Lost, r.Unmatched, r.MissingBytes)
+		fmt.Fprintf(stderr, "not in a histogram log: %s\n", lacking)
 	}
 	h, failed := recorder.Histogram()
 	d, corrupt := result.NewMerger().Add(h)
@@ -118,6 +120,9 @@ func (c *captureAnalysis) run(ctx context.Context, names []string, stdin io.Read
 	switch c.form {
 	case "hlog":
 		fmt.Fprintf(&out, "#[Histogram log format version 1.3]\n#[%s]\n#[StartTime: %d (seconds since epoch)]\n", strings.Join(lines, "]\n#["), r.First.Unix())
+		if r.Lost+r.Gaps > 0 { // Other commands refuse a log without its slowest messages.
+			fmt.Fprintf(&out, "%s%s]\n", samples.Lacking, lacking)
+		}
 		fmt.Fprintf(&out, "0.000,%.3f,%.3f,%s\n", r.Last.Sub(r.First).Seconds(), float64(h.MaxNs)/1e6, h.Encoded)
 		return out.Bytes(), nil
 	case "json":

@@ -120,4 +120,16 @@ func TestCaptureVerdict(t *testing.T) {
 	if code, stdout, stderr := ofFiles(t, before, slow, rule...); code != exitFail {
 		t.Errorf("code %d: %s%s", code, stdout, stderr)
 	}
+	// What was lost is not in the log, and would have been slowest.
+	file := captured(t, "lost.pcap", append(series(1200, 20_000), 0))
+	code, stdout, stderr := run("capture", "analyze", file, "--server", "192.0.2.1", "-o", "hlog")
+	if code != 0 || !strings.Contains(stderr, "1 requests without an answer") {
+		t.Errorf("code %d: %s", code, stderr)
+	}
+	if err := os.WriteFile(same[5], []byte(stdout), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, stdout, stderr := ofFiles(t, before, same, rule...); code != exitError || !strings.Contains(stderr, "not in this log are 1 requests without an answer") {
+		t.Errorf("code %d: %s%s", code, stdout, stderr)
+	}
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/text"
 	"github.com/tailgate-dev/tailgate/internal/tool"
 	"github.com/tailgate-dev/tailgate/internal/turns"
+	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
 func newPlan(c *cluster) *cobra.Command {
@@ -191,14 +192,15 @@ func planGate(ctx context.Context, g *glimpse, of *v1alpha1.LatencyGate, notes [
 	}
 	p.MeasuringSeconds *= float64(len(out.Waves))
 	p.MoreSeconds *= float64(len(out.Waves))
-	absolute := slices.ContainsFunc(of.Spec.Template.Spec.Criteria.Rules, func(r v1alpha1.Rule) bool { return !r.Compares() })
+	rules := of.Spec.Template.Spec.Criteria.Rules
+	unbounded := verdict.Unbounded(rules, rules, preflight.Planned(of.Spec.Template.Benchmark()))
 	switch first := text.List(out.First, fewCells, ", "); {
 	case len(out.First) == 0:
-	case absolute:
+	case unbounded == "":
 		notes = append(notes, fmt.Sprintf("%d nodes have no accepted result, so that only the rules with absolute limits apply to the next one: %s", len(out.First), first))
 	default:
-		notes = append(notes, fmt.Sprintf("no rule has an absolute limit, so that the next result of %d nodes without an accepted result is Inconclusive: %s; accept it with `%s accept %s -l SELECTOR`",
-			len(out.First), first, name, of.Name))
+		notes = append(notes, fmt.Sprintf("no rule has an absolute limit for a latency of %s, so that the next result of %d nodes without an accepted result is Inconclusive: %s; accept it with `%s accept %s -l SELECTOR`",
+			unbounded, len(out.First), first, name, of.Name))
 	}
 	if len(out.Nodes) < sessions.FewestNodes && of.Spec.Template.Spec.Criteria.Against(v1alpha1.BaselineGate) {
 		notes = append(notes, fmt.Sprintf("%d nodes are too few to show how much boots differ: a Pass against an earlier boot is provisional with fewer than %d", len(out.Nodes), sessions.FewestNodes))

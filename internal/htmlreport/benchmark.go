@@ -158,10 +158,10 @@ func verdictOf(b *v1alpha1.LatencyBenchmark) *outcome {
 	if c != nil {
 		v.Message = c.Message
 	}
-	if b.Status.Verdict == nil {
+	if b.Verdict() == nil {
 		return &v
 	}
-	v.Verdict = *b.Status.Verdict
+	v.Verdict = *b.Verdict()
 	v.Judged = judgedRules(b.Spec.Criteria.Rules, v.Rules)
 	if g := v.Baseline; g != nil {
 		v.Against += fmt.Sprintf(", LatencyBenchmark %s/%s", g.Namespace, g.Benchmark)

@@ -362,3 +362,38 @@ func TestBlockers(t *testing.T) {
 		})
 	}
 }
+
+// A tool that fails the attempt at a lost datagram cannot break a rule on lost messages; a capture can.
+func TestLostMessagesThatNoResultHas(t *testing.T) {
+	rate := []int32{1000}
+	for name, c := range map[string]struct {
+		tool     v1alpha1.Tool
+		protocol v1alpha1.Protocol
+		rates    []int32
+		counts   bool
+	}{
+		"pinger":                     {v1alpha1.ToolPinger, v1alpha1.ProtocolUDP, nil, true},
+		"sfnt-pingpong":              {v1alpha1.ToolSfntPingpong, v1alpha1.ProtocolUDP, nil, false},
+		"sfnt-pingpong, Multicast":   {v1alpha1.ToolSfntPingpong, v1alpha1.ProtocolMulticast, nil, false},
+		"sfnt-pingpong, TCP":         {v1alpha1.ToolSfntPingpong, v1alpha1.ProtocolTCP, nil, true},
+		"netperf":                    {v1alpha1.ToolNetperf, v1alpha1.ProtocolUDP, nil, false},
+		"sockperf":                   {v1alpha1.ToolSockperf, v1alpha1.ProtocolUDP, nil, false},
+		"sockperf at a rate":         {v1alpha1.ToolSockperf, v1alpha1.ProtocolUDP, rate, true},
+		"sfnt-stream":                {v1alpha1.ToolSfntStream, v1alpha1.ProtocolUDP, rate, true},
+		"a user's program":           {v1alpha1.ToolCustom, v1alpha1.ProtocolUDP, nil, false},
+		"a user's program at a rate": {v1alpha1.ToolCustom, v1alpha1.ProtocolUDP, rate, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := spec(func(s *v1alpha1.LatencyBenchmarkSpec) {
+				s.Tool, s.Workload.Protocols, s.Workload.RatesPerSecond = c.tool, []v1alpha1.Protocol{c.protocol}, c.rates
+			})
+			all := Cells(collected(t, s, run("x-r1", plan.DefaultVariant, s, histogram(t, 1000, 0, 10))))
+			if len(all) != 1 {
+				t.Fatalf("%d cells", len(all))
+			}
+			if _, counts := all[0].Rounds[0].Values[v1alpha1.MetricLost]; counts != c.counts {
+				t.Errorf("lost is a value: %v", counts)
+			}
+		})
+	}
+}

@@ -130,11 +130,11 @@ func matchesAny(patterns []string, key string) bool {
 
 // incomparable returns why a cell cannot be compared with the baseline's, by their first runs.
 func incomparable(
-	criteria v1alpha1.Criteria, cell verdict.Cell, baseline, candidate *rounds.Variant, matters func(result.Difference) bool,
+	criteria v1alpha1.Criteria, cell verdict.Cell, baseline, candidate *rounds.Variant, hint string, matters func(result.Difference) bool,
 ) []verdict.Blocker {
 	var all []verdict.Blocker
 	differs := func(message string) {
-		all = append(all, verdict.Blocker{Reason: v1alpha1.WarningEvidenceDiffers, Message: message + meantHint})
+		all = append(all, verdict.Blocker{Reason: v1alpha1.WarningEvidenceDiffers, Message: message + hint})
 	}
 	if baseline == nil || candidate == nil {
 		return nil

@@ -18,6 +18,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/sessions"
 	"github.com/tailgate-dev/tailgate/internal/stats"
 	"github.com/tailgate-dev/tailgate/internal/tool"
+	tools "github.com/tailgate-dev/tailgate/internal/tool/all"
 	"github.com/tailgate-dev/tailgate/internal/verdict"
 )
 
@@ -37,8 +38,9 @@ func Evaluate(criteria v1alpha1.Criteria, candidate Results, baseline *Results) 
 	}
 	in := verdict.Input{Criteria: criteria, Candidate: Cells(candidate, metrics...), Together: candidate.Together}
 	in.Rounds, in.MaxRounds = int(candidate.Spec.Rounds), int(plan.MaxRounds(candidate.Spec))
+	hint := meantHint
 	if candidate.OfFiles {
-		in.Note = "nothing was proved of these files, which do not have lost messages"
+		in.Note, hint = "nothing was proved of these files, which do not have lost messages", ""
 	}
 	if candidate.Simulated || baseline != nil && baseline.Trouble == nil && baseline.Simulated {
 		in.Note = "on a simulated NIC"
@@ -66,13 +68,13 @@ func Evaluate(criteria v1alpha1.Criteria, candidate Results, baseline *Results) 
 		for i := range in.Candidate {
 			c := &in.Candidate[i]
 			of, own := baseline.Variant(c.Variant), candidate.Variant(c.Variant)
-			c.Incomparable = incomparable(criteria, *c, of, own, func(d result.Difference) bool { return d.Fingerprint })
+			c.Incomparable = incomparable(criteria, *c, of, own, hint, func(d result.Difference) bool { return d.Fingerprint })
 		}
 	case criteria.Against(v1alpha1.BaselineVariant):
 		for i := range in.Candidate {
 			c := &in.Candidate[i]
 			of, own := candidate.Variant(criteria.BaselineOf(v1alpha1.BaselineVariant)), candidate.Variant(c.Variant)
-			c.Incomparable = incomparable(criteria, *c, of, own, func(d result.Difference) bool {
+			c.Incomparable = incomparable(criteria, *c, of, own, hint, func(d result.Difference) bool {
 				return d.BetweenRounds() && !intended(d, of, own)
 			})
 		}
@@ -177,10 +179,10 @@ type values = map[v1alpha1.Metric]stats.Observation
 func Cells(r Results, metrics ...v1alpha1.Metric) []verdict.Cell {
 	var all []verdict.Cell
 	for _, v := range r.Variants {
-		add := func(cell verdict.Cell) {
+		add := func(cell verdict.Cell, countsLost bool) {
 			cell.Blockers = blockers(r, v)
 			for i := range cell.Rounds {
-				if r.OfFiles {
+				if r.OfFiles || !countsLost {
 					delete(cell.Rounds[i].Values, v1alpha1.MetricLost)
 				}
 			}
@@ -191,9 +193,9 @@ func Cells(r Results, metrics ...v1alpha1.Metric) []verdict.Cell {
 		}
 		for _, c := range v.Cells {
 			cell := measured(v.Name, c, r.Spec.LatencyType)
-			add(cell)
+			add(cell, tools.Limits(r.Spec.Tool).CountsLost(c.Traffic))
 			if v.Capture == v1alpha1.CaptureServer && !c.Stream {
-				add(captured(cell, c))
+				add(captured(cell, c), true)
 			}
 		}
 	}

@@ -35,6 +35,7 @@ func cpusExclusive(e endpoint) finding {
 	others, counted := e.otherThreads()
 	waited, known := e.waited()
 	waited -= max(own["cgroup.stopped-us"], own["cgroup.throttled-us"]) + e.own.VoluntarySwitches*mostOfWake.Microseconds()
+	_, read := own["cpu.threads-ms"] // of /proc/stat, which each kernel has
 	switch away := e.ranElsewhere(); {
 	case away*mostTaken > elapsed:
 		return e.alone(unknown(f.expected, fmt.Sprintf("%s, but the tool ran on other CPUs than those it was started on for %s", f.found, part(away, elapsed)),
@@ -43,8 +44,13 @@ func cpusExclusive(e endpoint) finding {
 		return e.alone(failed(f.expected, fmt.Sprintf("%s, but other threads ran on CPU %d for %s", f.found, e.own.MeasuringCPU, part(others, elapsed)), advice))
 	case known && waited*mostTaken > elapsed:
 		return e.alone(unknown(f.expected, fmt.Sprintf("%s, but the tool waited for CPU %d for %s", f.found, e.own.MeasuringCPU, part(waited, elapsed)), advice))
+	case read && !counted && !known:
+		return e.alone(unknown(f.expected, f.found+", and whether other threads ran there is not known", "measure with a kernel that has /proc/schedstat (CONFIG_SCHEDSTATS)"))
 	case counted:
 		f.found += fmt.Sprintf("; other threads ran on CPU %d for %s", e.own.MeasuringCPU, part(others, elapsed))
+	}
+	if interrupts := (own["cpu.irq-ms"] + own["cpu.softirq-ms"]) * 1000; interrupts*mostTaken > elapsed {
+		f.found += "; interrupts took " + part(interrupts, elapsed) + " of it"
 	}
 	return f
 }

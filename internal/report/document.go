@@ -66,7 +66,7 @@ type DocumentRound struct {
 func documentOf(b *v1alpha1.LatencyBenchmark) Document {
 	d := Document{
 		Format: "tailgate-results", Version: 1, Namespace: b.Namespace, Name: b.Name, Tool: b.Spec.Tool, LatencyType: b.Spec.LatencyType,
-		Notes: b.Spec.Notes, Endpoints: b.Status.Endpoints, Warnings: b.Status.Warnings, Verdict: b.Status.Verdict,
+		Notes: b.Spec.Notes, Endpoints: b.Status.Endpoints, Warnings: b.Status.Warnings, Verdict: b.Verdict(),
 	}
 	if c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionSucceeded); c != nil {
 		d.State = c.Reason

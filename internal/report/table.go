@@ -40,7 +40,7 @@ func table(w io.Writer, b *v1alpha1.LatencyBenchmark, all bool) error {
 		}
 	}
 	Notes(w, "", limits(b))
-	Notes(w, "", verdict(b.Status.Verdict))
+	Notes(w, "", verdict(b.Verdict()))
 	return placements(w, variants, b.Status.Endpoints, all)
 }
 

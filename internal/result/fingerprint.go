@@ -172,12 +172,15 @@ func (e Evidence) OneNUMANode() bool {
 func (e Evidence) SeveralPlaces() string {
 	packages, err := ParseCPUs(e.Facts["numa.packages"]) // such lists have the format of CPU lists
 	numa := strings.Fields(e.Facts["kernel.arg.numa"])
+	apart := e.OneNUMANode() && e.DeviceNUMANode >= 0 && e.DeviceNUMANode != e.CPUNUMANode
 	switch {
 	case err == nil && packages.Size() > 1:
 		return "its CPUs are in several sockets (packages " + packages.String() + "), which the firmware or the kernel hides"
 	case slices.Contains(numa, "off"), slices.Contains(numa, "noacpi"), e.Facts["kernel.arg.acpi"] == "off":
 		return "the kernel was booted without the machine's NUMA nodes"
-	case e.Facts["cpu.offline"] != "" && e.OneNUMANode() && e.DeviceNUMANode >= 0 && e.DeviceNUMANode != e.CPUNUMANode:
+	case apart && e.Facts["kernel.arg.nr_cpus"]+e.Facts["kernel.arg.possible_cpus"] != "":
+		return "the kernel was booted with a part of the CPUs (nr_cpus, possible_cpus), and the others may be those of the device's NUMA node"
+	case apart && e.Facts["cpu.offline"] != "":
 		return "CPUs " + e.Facts["cpu.offline"] + " are offline, and may be those of the device's NUMA node"
 	case e.Facts["cpu.hypervisor"] == "yes" && e.OneNUMANode():
 		return "it is the only one of a virtual machine, whose hypervisor may hide those of the machine"

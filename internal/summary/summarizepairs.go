@@ -39,12 +39,13 @@ func (r PairResult) Placement() v1alpha1.PlacementState {
 	return Placement(slices.DeleteFunc(slices.Clone(r.Of.Status.Endpoints), func(e v1alpha1.Endpoint) bool { return e.Variant != r.Variant }))
 }
 
-// Slower orders the pairs of a cell by the highest p99, then p50; streams by the lowest bandwidth.
+// Slower orders the pairs of a cell by the highest p99, then p50; streams by the lowest bandwidth. A
+// slow pair has too few samples for a p99, and comes first.
 func Slower(a, b PairResult) int {
 	if a.Stream && a.Bandwidth != nil && b.Bandwidth != nil {
 		return slowerStream(a, b)
 	}
-	return cmp.Or(cmp.Compare(b.Rank(v1alpha1.P99), a.Rank(v1alpha1.P99)), cmp.Compare(b.Rank(v1alpha1.P50), a.Rank(v1alpha1.P50)))
+	return cmp.Or(cmp.Compare(uint64(b.Rank(v1alpha1.P99)), uint64(a.Rank(v1alpha1.P99))), cmp.Compare(b.Rank(v1alpha1.P50), a.Rank(v1alpha1.P50)))
 }
 
 func slowerStream(a, b PairResult) int {

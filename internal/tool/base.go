@@ -31,6 +31,8 @@ type Base struct {
 	FewAnswers bool
 	// Opaque: it is a user's program, which may have any processes, messages and packets.
 	Opaque bool
+	// Continues: after a lost datagram in a closed loop; other tools fail the attempt.
+	Continues bool
 	// TellsSent: its figure FigureSent counts all messages, those of the warm-up, too.
 	TellsSent bool
 	// EndsStack: its client does not close first, so that no stack of Onload outlives it.
@@ -46,6 +48,11 @@ const mostRate = 10_000_000
 
 func (b Base) Name() v1alpha1.Tool { return b.Tool }
 func (b Base) Limits() Base        { return b }
+
+// CountsLost reports whether a result may have lost messages of a traffic, or none can be lost.
+func (b Base) CountsLost(t v1alpha1.Traffic) bool {
+	return t.Protocol == v1alpha1.ProtocolTCP || b.Continues || !b.Opaque && (t.Stream || t.OpenLoop())
+}
 
 // Listens is TCP: a server that is ready waits for the control connection.
 func (Base) Listens(Cell) v1alpha1.Protocol { return v1alpha1.ProtocolTCP }

@@ -451,6 +451,8 @@ func EachLine(r io.Reader, do func(number int, line []byte) error) error {
 			return nil
 		case errors.Is(err, io.EOF):
 			err = ErrCut
+		case errors.Is(err, bufio.ErrBufferFull):
+			err = fmt.Errorf("it has more than %d bytes", lines.Size())
 		}
 		if err != nil {
 			return fmt.Errorf("line %d: %w", number, err)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/preflight"
 	"github.com/tailgate-dev/tailgate/internal/queue"
 	"github.com/tailgate-dev/tailgate/internal/sessions"
@@ -242,7 +243,8 @@ func (s *Snapshot) unfit(v *v1alpha1.LatencyVerification) obstacle {
 	case is.Stale != "":
 		return obstacle{message: "the node has just changed", brief: true}
 	case len(is.Absent) > 0 && is.Absent[0].Renewed:
-		return obstacle{message: fmt.Sprintf("the SR-IOV network operator recreates %s", is.Absent[0].Key)}
+		return obstacle{message: fmt.Sprintf("the SR-IOV network operator recreates %s; if it was removed or its drain does not end, set annotation %s of the Node to %s",
+			is.Absent[0].Key, foreign.AnnotationNodeState, foreign.SriovIdle)}
 	case len(is.Absent) > 0:
 		return obstacle{message: fmt.Sprintf("the node does not report %s now; until %s, the last value is kept",
 			is.Absent[0].Key, is.Absent[0].EndTime.UTC().Format(time.TimeOnly))}
@@ -313,7 +315,7 @@ func (s *Snapshot) free(chosen func(*v1alpha1.LatencyVerification) bool) []*v1al
 	var all []*v1alpha1.LatencyVerification
 	for _, v := range s.Verifications {
 		node := s.Nodes[v.Spec.NodeName]
-		if v.Status.State == v1alpha1.VerificationVerified && chosen(v) && node != nil && s.unusable(node, v1alpha1.RoleClient).message == "" {
+		if v.Status.State == v1alpha1.VerificationVerified && chosen(v) && node != nil && s.unusable(node, v1alpha1.RoleClient).message == "" && len(s.Compare(v, node).Absent) == 0 {
 			all = append(all, v)
 		}
 	}

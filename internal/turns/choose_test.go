@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
 )
 
 // started returns the starts as node-peer, with a + if the peer is verified.
@@ -214,6 +215,9 @@ func TestChooseDue(t *testing.T) {
 		"one that was never measured": {1, []*v1alpha1.LatencyVerification{makeVerification("a", func(v *v1alpha1.LatencyVerification) {
 			v.Status.LastMeasurementTime, v.Status.LastTransitionTime = nil, at(3*time.Hour)
 		}), makeVerification("b")}, nil, []string{"a"}},
+		"not while its devices are recreated": {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b", measuredAt(3*time.Hour))}, func(l *Snapshot) {
+			l.Nodes["a"].Annotations = map[string]string{foreign.AnnotationNodeState: "Draining"}
+		}, []string{"b"}},
 		"one that is not ready":               {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(3*time.Hour)), makeVerification("b")}, func(l *Snapshot) { l.Nodes["a"].Status.Conditions[0].Status = corev1.ConditionFalse }, nil},
 		"one that was measured in the future": {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(-365*24*time.Hour)), makeVerification("b")}, nil, []string{"a"}},
 		"clocks that differ a little":         {1, []*v1alpha1.LatencyVerification{makeVerification("a", measuredAt(-time.Second)), makeVerification("b")}, nil, nil},

@@ -415,6 +415,23 @@ func (c Comparison) sessions() string {
 	return fmt.Sprintf(" of %d boots, which differ by SD %.1f %% (%s)", max(c.between.Sessions, 1), 100*sigma, source)
 }
 
+// Unbounded returns a cell that compare's rules compare and of which bound's limit nothing absolutely:
+// min, stddev and lost say little of a latency. It is empty if there is none.
+func Unbounded(compare, bound []v1alpha1.Rule, cells []Cell) string {
+	selected := func(rules []v1alpha1.Rule, c Cell, absolutely bool) bool {
+		return slices.ContainsFunc(rules, func(r v1alpha1.Rule) bool {
+			parsed, err := parseRule(r)
+			level := !parsed.counted() && r.Metric != v1alpha1.MetricMin && r.Metric != v1alpha1.MetricStdDev
+			return err == nil && parsed.selects(c, "") && (parsed.kind == absolute) == absolutely && (level || !absolutely)
+		})
+	}
+	i := slices.IndexFunc(cells, func(c Cell) bool { return selected(compare, c, false) && !selected(bound, c, true) })
+	if i < 0 {
+		return ""
+	}
+	return cells[i].Variant + " " + cells[i].Name
+}
+
 // Compared calls each with cell, metric and tolerance of rules with a relative limit in percent.
 func Compared(criteria v1alpha1.Criteria, cells []Cell, each func(Cell, v1alpha1.Metric, stats.Tolerance)) {
 	for _, r := range criteria.Rules {

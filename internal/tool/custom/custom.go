@@ -163,6 +163,9 @@ func read(c tool.Cell, out tool.Output, record func(rtt, count int64)) (m tool.M
 	case longest > int64(ran):
 		return m, fmt.Errorf("its longest round trip is %s, and it ran for %s: the unit of its numbers is not %s", time.Duration(longest), ran, unit)
 	}
+	if err := samples.CheckMean(sum/float64(count), unit); err != nil {
+		return m, err
+	}
 	m.Figures = []tool.Figure{
 		{Name: "round trips", Value: strconv.FormatInt(count, 10)},
 		// By Little's law: with one message at a time, it is below 1.

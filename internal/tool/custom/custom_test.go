@@ -163,6 +163,7 @@ func TestParseRefuses(t *testing.T) {
 		"NaN of a larger unit":     {micro, "nan\n", "line 1", nil},
 		"infinity":                 {micro, "inf\n", "line 1", nil},
 		"a number that is too big": {micro, "1e400\n", "line 1", nil},
+		"µs, read as ns":           {values, "31\n25\n28\n", "its mean round trip is 28 ns, and no two nodes are so near: the unit of its numbers is not ns", nil},
 		"longer than it ran":       {micro, "4000001\n", "ran for 4s: the unit of its numbers is not us", nil},
 		"another unit in the log":  {log, logOf(t, "[values are in microseconds]", 20), "another unit", nil},
 		"a log without samples":    {log, logOf(t, ""), "no latencies", nil},

@@ -50,7 +50,7 @@ type driver struct{ tool.Base }
 func New() tool.Driver {
 	datagrams := [2]int32{1, tool.MaxDatagram}
 	return driver{tool.Base{
-		Tool: v1alpha1.ToolPinger, LeastRate: 1, Polls: true, InEveryImage: true, EndsStack: true, Preamble: preamble,
+		Tool: v1alpha1.ToolPinger, LeastRate: 1, Polls: true, InEveryImage: true, EndsStack: true, Continues: true, Preamble: preamble,
 		Sizes: map[v1alpha1.Protocol][2]int32{v1alpha1.ProtocolTCP: {1, maxSize}, v1alpha1.ProtocolUDP: datagrams, v1alpha1.ProtocolMulticast: datagrams},
 	}}
 }
