@@ -338,6 +338,9 @@ func TestOneRefusedCallChangesNothing(t *testing.T) {
 					t.Errorf("there is no %q in\n%s", part, want)
 				}
 			}
+			if strings.Contains(want, "event Warning  ") || strings.Contains(want, "event Normal  ") {
+				t.Errorf("an event without a reason in\n%s", want)
+			}
 			times := map[string]int{}
 			for i, call := range calls {
 				if times[call]++; times[call] > 2 {

@@ -7,6 +7,20 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
+// A field of the wrong place is named with its path.
+func TestMisplacedField(t *testing.T) {
+	u := gate(nil)
+	u.Object["rounds"] = int64(6)
+	err := Object(t.Context(), u)
+	if err == nil {
+		t.Fatal("it is admitted")
+	}
+	_, path, _ := strings.Cut(err.Error(), "rounds: unknown field; write ")
+	if strings.TrimPrefix(path, ".") != "spec.template.spec.rounds" {
+		t.Error(err)
+	}
+}
+
 // What the API server would say of a field without a path, or of a kind of value, gets advice only where advice is known.
 func TestAdvice(t *testing.T) {
 	template := func(field string, value any) func(*unstructured.Unstructured) {
