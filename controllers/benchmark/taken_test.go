@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -40,6 +42,7 @@ func TestBootOfTheNodeIsStored(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := makeWorld(on(active(0), withServer(succeeded(0)), withClient(succeeded(0)))...)
+			w.benchmark.Status.Active.ServerDevice, w.benchmark.Status.Active.ClientDevice = "0000:3b:00.2", "0000:3b:00.3"
 			document := result.Document{Version: result.Version, Run: "x-r1", Variant: plan.DefaultVariant, Attempt: 1, Role: v1alpha1.RoleServer}
 			api := interceptor.NewClient(fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(c.objects...).Build(), interceptor.Funcs{
 				Get: func(ctx context.Context, api client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -54,8 +57,54 @@ func TestBootOfTheNodeIsStored(t *testing.T) {
 			if seen.NodeBootID != c.boot || (err != nil) != c.fails {
 				t.Errorf("boot %q, want %q: %v", seen.NodeBootID, c.boot, err)
 			}
-			if !c.fails && seen.PodUID != "uid-server" {
-				t.Errorf("seen of pod %q", seen.PodUID)
+			if !c.fails && (seen.PodUID != "uid-server" || seen.ClaimedDevice != "0000:3b:00.2") {
+				t.Errorf("seen of pod %q, device %q", seen.PodUID, seen.ClaimedDevice)
+			}
+		})
+	}
+}
+
+// An end is not taken without its result, or without what was seen of its pod. Whether a result is missing is open while its kubelet may
+// still write the log.
+func TestEndThatCannotBeTaken(t *testing.T) {
+	node := readyNode("b")
+	document := result.Document{Version: result.Version, Run: "x-r1", Variant: plan.DefaultVariant, Attempt: 1, Role: v1alpha1.RoleServer}
+	unbuildable := func(w *world) {
+		w.benchmark.Spec.Network = v1alpha1.Network{Type: v1alpha1.NetworkVF, VF: &v1alpha1.VFNetwork{DeviceNetwork: v1alpha1.DeviceNetwork{
+			ResourceName: "amd.com/sf_vf", IPAM: &v1alpha1.IPAM{Type: v1alpha1.IPAMStatic, Range: "?"},
+		}}}
+	}
+	for name, c := range map[string]struct {
+		change  func(*world)
+		log     string
+		since   time.Duration // since the pod's end
+		refused error
+		missing bool
+	}{
+		"its log cannot be read":             {log: logOf(t, document), refused: errors.New("the kubelet does not answer")},
+		"its pod cannot be built again":      {change: unbuildable, log: logOf(t, document)},
+		"its log has no result yet":          {log: "unable to retrieve container logs\n"},
+		"its log has no result for a minute": {log: "unable to retrieve container logs\n", since: peerGrace},
+		"its log has no result":              {log: "unable to retrieve container logs\n", since: peerGrace + time.Second, missing: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changes := on(active(0), withServer(succeeded(0)), withClient(succeeded(0)), seenEnded(c.since))
+			if c.change != nil {
+				changes = append(changes, c.change)
+			}
+			w := makeWorld(changes...)
+			r := &Reconciler{
+				API: controllers.API{Client: fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(node.DeepCopy()).Build()}, LogTimeout: time.Minute,
+				Logs: func(ctx context.Context, pod types.NamespacedName, follow bool) (io.ReadCloser, error) {
+					if c.refused != nil {
+						return nil, c.refused
+					}
+					return logs(map[string]string{w.server.Name: c.log})(ctx, pod, follow)
+				},
+			}
+			_, seen, err := r.takeEnd(t.Context(), w, w.ends()[0])
+			if err == nil || errors.Is(err, result.ErrMissing) != c.missing {
+				t.Errorf("%+v, %v", seen, err)
 			}
 		})
 	}
@@ -113,6 +162,24 @@ func TestConditionsOfSteps(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Without a pair, nothing is accepted. While others have the nodes, the benchmark stays accepted, also with a changed spec.
+func TestAcceptedOfSteps(t *testing.T) {
+	w := makeWorld(on(notAccepted, suspended)...)
+	w.setConditions(decide(w))
+	if c := meta.FindStatusCondition(w.benchmark.Status.Conditions, v1alpha1.ConditionAccepted); c != nil {
+		t.Errorf("without a pair: %+v", c)
+	}
+	w = makeWorld(on(withOther(2*time.Hour, true))...)
+	before := v1alpha1.Condition(v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted, "client on a, server on b")
+	w.benchmark.SetCondition(before)
+	w.benchmark.Generation = 7
+	w.setConditions(decide(w))
+	c := meta.FindStatusCondition(w.benchmark.Status.Conditions, v1alpha1.ConditionAccepted)
+	if w.turn || c == nil || c.Status != metav1.ConditionTrue || c.Message != before.Message || c.ObservedGeneration != 7 {
+		t.Errorf("while it waits (turn: %t): %+v", w.turn, c)
 	}
 }
 

@@ -282,3 +282,44 @@ func TestHoldPodThatIsNotRequested(t *testing.T) {
 		})
 	}
 }
+
+// The condition of a hold pod says the state of its node, and since when the node is held back or not; other conditions stay.
+func TestHoldCondition(t *testing.T) {
+	h := hold(t, func(h *holding) {
+		h.pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, Reason: "Probed"}}
+	})
+	minute := func(n int) time.Time { return noon.Add(time.Duration(n) * time.Minute) }
+	for i, c := range []struct {
+		state  v1alpha1.VerificationState
+		status corev1.ConditionStatus
+		reason string
+		since  time.Time
+	}{
+		{v1alpha1.VerificationFailed, corev1.ConditionFalse, "Failed", minute(0)},
+		{v1alpha1.VerificationInconclusive, corev1.ConditionFalse, "Inconclusive", minute(0)},
+		{v1alpha1.VerificationMeasuring, corev1.ConditionFalse, "Unverified", minute(0)},
+		{v1alpha1.VerificationUnverified, corev1.ConditionFalse, "Unverified", minute(0)},
+		{v1alpha1.VerificationAway, corev1.ConditionFalse, "NodeNotReady", minute(0)},
+		{v1alpha1.VerificationVerified, corev1.ConditionTrue, "Verified", minute(5)},
+		{v1alpha1.VerificationFailed, corev1.ConditionFalse, "Failed", minute(6)},
+	} {
+		h.clock.SetTime(minute(i))
+		h.v.Status.State = c.state
+		if err := h.manager().holdCondition(t.Context(), h.pod, h.w.gate, h.v); err != nil {
+			t.Fatal(err)
+		}
+		pod := &corev1.Pod{}
+		if err := h.api.Get(t.Context(), client.ObjectKeyFromObject(h.pod), pod); err != nil {
+			t.Fatal(err)
+		}
+		got := map[corev1.PodConditionType]corev1.PodCondition{}
+		for _, condition := range pod.Status.Conditions {
+			got[condition.Type] = condition
+		}
+		mark := got[v1alpha1.NodeConditionVerified]
+		if len(got) != 2 || got[corev1.PodReady].Reason != "Probed" || mark.Status != c.status || mark.Reason != c.reason || !mark.LastTransitionTime.Time.Equal(c.since) {
+			t.Errorf("%s: %+v, want %s %s since %s", c.state, pod.Status.Conditions, c.status, c.reason, c.since)
+		}
+		h.pod = pod
+	}
+}

@@ -230,6 +230,9 @@ func TestOneRefusedCallChangesNothing(t *testing.T) {
 	gone := func(v *v1alpha1.LatencyVerification) {
 		v.Status.Retained = &v1alpha1.Retention{StartTime: *at(2 * time.Hour), EndTime: *at(time.Hour), Reason: v1alpha1.ReasonNodeDeleted}
 	}
+	lost := func(v *v1alpha1.LatencyVerification) {
+		v.Status.Retained = &v1alpha1.Retention{StartTime: *at(2 * time.Hour), EndTime: *at(time.Hour), DueTime: at(time.Hour), Reason: v1alpha1.ReasonNotSelected}
+	}
 	booted := func(n *corev1.Node) { n.Status.NodeInfo.BootID = "boot-2" }
 	stored := func(w *world) *v1alpha1.LatencyBenchmark {
 		w.benchmark.OwnerReferences = []metav1.OwnerReference{turns.OwnedBy(w.verification)}
@@ -288,6 +291,10 @@ func TestOneRefusedCallChangesNothing(t *testing.T) {
 		"a node that is not selected any more": {
 			objects: []client.Object{makeGate(enforced), makeNode("a", func(n *corev1.Node) { n.Labels = nil }), of()}, want: []string{"retained=NotSelected"},
 		},
+		"a node that was not selected for long enough": {
+			objects: []client.Object{makeGate(enforced), makeNode("a", func(n *corev1.Node) { n.Labels = nil }), of(lost)},
+			want:    []string{"verifications=[]", "event Warning Released LatencyGate up has not selected node a for 1h0m0s"},
+		},
 		"a verification that is deleted": {
 			objects: []client.Object{makeGate(deletedGate), makeNode("a"), of(func(v *v1alpha1.LatencyVerification) { v.DeletionTimestamp = at(0) })}, want: []string{"verifications=[]"},
 		},
@@ -330,6 +337,9 @@ func TestOneRefusedCallChangesNothing(t *testing.T) {
 				if !strings.Contains(want, part) {
 					t.Errorf("there is no %q in\n%s", part, want)
 				}
+			}
+			if strings.Contains(want, "event Warning  ") || strings.Contains(want, "event Normal  ") {
+				t.Errorf("an event without a reason in\n%s", want)
 			}
 			times := map[string]int{}
 			for i, call := range calls {

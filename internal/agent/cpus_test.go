@@ -26,6 +26,16 @@ func TestOrderOfCPUs(t *testing.T) {
 	isolated := func(list string) map[string]string {
 		return map[string]string{"sys/devices/system/cpu/isolated": list + "\n"}
 	}
+	slow := func(list string) map[string]string {
+		return map[string]string{"sys/devices/cpu_atom/cpus": list + "\n"}
+	}
+	and := func(all ...map[string]string) map[string]string {
+		both := map[string]string{}
+		for _, files := range all {
+			maps.Copy(both, files)
+		}
+		return both
+	}
 	cases := map[string]struct {
 		// files replace files of twoSockets; with bare, there are no others.
 		files map[string]string
@@ -42,20 +52,25 @@ func TestOrderOfCPUs(t *testing.T) {
 		"two cores":        {cpus: []int{1, 2}, node: 0, used: 1, want: []int{1, 2}, agent: 2},
 		"a whole core":     {cpus: []int{2, 10}, node: 0, used: 1, want: []int{2, 10}, agent: 10},
 		"two whole cores":  {cpus: []int{1, 2, 9, 10}, node: 0, used: 1, want: []int{1, 2, 10, 9}, agent: 10},
-		"two whole cores, of which a tool takes two":     {cpus: []int{1, 2, 9, 10}, node: 0, used: 2, want: []int{1, 2, 10, 9}, agent: 10},
-		"a core and a half, of which a tool takes two":   {cpus: []int{1, 2, 9}, node: 0, used: 2, want: []int{1, 2, 9}, agent: 9},
-		"a tool that takes all":                          {cpus: []int{1, 2}, node: 0, used: 2, want: []int{1, 2}, agent: 2},
-		"a tool that would take more":                    {cpus: []int{1}, node: 0, used: 2, want: []int{1}, agent: 1},
-		"CPUs of both nodes and a NIC of the second":     {cpus: []int{1, 2, 5}, node: 1, used: 1, want: []int{5, 1, 2}, agent: 2},
-		"no CPU on the NIC's node":                       {cpus: []int{1, 2}, node: 1, used: 1, want: []int{1, 2}, agent: 2},
-		"a NIC on an unknown NUMA node":                  {cpus: []int{1, 5}, node: -1, used: 1, want: []int{1, 5}, agent: 5},
-		"one of them is isolated":                        {files: isolated("2"), cpus: []int{1, 2, 3}, node: 0, used: 1, want: []int{2, 1, 3}, agent: 3},
-		"the NIC's node comes before isolation":          {files: isolated("1-3"), cpus: []int{1, 5}, node: 1, used: 1, want: []int{5, 1}, agent: 1},
-		"isolated CPUs of both nodes":                    {files: isolated("1-2,5-6"), cpus: []int{1, 4, 5, 6}, node: 1, used: 1, want: []int{5, 6, 4, 1}, agent: 1},
-		"a sibling that is isolated is a sibling first":  {files: isolated("1,9"), cpus: []int{1, 2, 9}, node: 0, used: 1, want: []int{1, 2, 9}, agent: 2},
-		"a machine without this information":             {bare: true, cpus: []int{4, 6, 7}, node: 0, used: 1, want: []int{4, 6, 7}, agent: 7},
-		"an invalid list of isolated CPUs":               {files: isolated("(null)"), cpus: []int{1, 2}, node: 0, used: 1, want: []int{1, 2}, agent: 2},
-		"a far CPU rather than a sibling for the second": {cpus: []int{1, 5, 9}, node: 0, used: 2, want: []int{1, 5, 9}, agent: 9},
+		"two whole cores, of which a tool takes two":      {cpus: []int{1, 2, 9, 10}, node: 0, used: 2, want: []int{1, 2, 10, 9}, agent: 10},
+		"a core and a half, of which a tool takes two":    {cpus: []int{1, 2, 9}, node: 0, used: 2, want: []int{1, 2, 9}, agent: 9},
+		"a tool that takes all":                           {cpus: []int{1, 2}, node: 0, used: 2, want: []int{1, 2}, agent: 2},
+		"a tool that would take more":                     {cpus: []int{1}, node: 0, used: 2, want: []int{1}, agent: 1},
+		"CPUs of both nodes and a NIC of the second":      {cpus: []int{1, 2, 5}, node: 1, used: 1, want: []int{5, 1, 2}, agent: 2},
+		"no CPU on the NIC's node":                        {cpus: []int{1, 2}, node: 1, used: 1, want: []int{1, 2}, agent: 2},
+		"a NIC on an unknown NUMA node":                   {cpus: []int{1, 5}, node: -1, used: 1, want: []int{1, 5}, agent: 5},
+		"one of them is isolated":                         {files: isolated("2"), cpus: []int{1, 2, 3}, node: 0, used: 1, want: []int{2, 1, 3}, agent: 3},
+		"the NIC's node comes before isolation":           {files: isolated("1-3"), cpus: []int{1, 5}, node: 1, used: 1, want: []int{5, 1}, agent: 1},
+		"isolated CPUs of both nodes":                     {files: isolated("1-2,5-6"), cpus: []int{1, 4, 5, 6}, node: 1, used: 1, want: []int{5, 6, 4, 1}, agent: 1},
+		"a sibling that is isolated is a sibling first":   {files: isolated("1,9"), cpus: []int{1, 2, 9}, node: 0, used: 1, want: []int{1, 2, 9}, agent: 2},
+		"a machine without this information":              {bare: true, cpus: []int{4, 6, 7}, node: 0, used: 1, want: []int{4, 6, 7}, agent: 7},
+		"an invalid list of isolated CPUs":                {files: isolated("(null)"), cpus: []int{1, 2}, node: 0, used: 1, want: []int{1, 2}, agent: 2},
+		"the NIC's node comes before speed and isolation": {files: and(isolated("1"), slow("5")), cpus: []int{1, 5}, node: 1, used: 1, want: []int{5, 1}, agent: 1},
+		"speed comes before isolation":                    {files: and(isolated("1"), slow("1")), cpus: []int{1, 2}, node: 0, used: 1, want: []int{2, 1}, agent: 1},
+		"a far and slow CPU rather than a sibling":        {files: slow("5"), cpus: []int{1, 5, 9}, node: 0, used: 2, want: []int{1, 5, 9}, agent: 9},
+		"a far and slow CPU rather than an isolated one":  {files: and(isolated("1,9"), slow("13")), cpus: []int{1, 9, 13}, node: 0, used: 1, want: []int{1, 13, 9}, agent: 13},
+		"a CPU of which no node is known":                 {files: map[string]string{"sys/devices/system/node/node0/cpulist": "1-3,8-11\n"}, cpus: []int{0, 1}, node: 0, used: 1, want: []int{1, 0}, agent: 0},
+		"a far CPU rather than a sibling for the second":  {cpus: []int{1, 5, 9}, node: 0, used: 2, want: []int{1, 5, 9}, agent: 9},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

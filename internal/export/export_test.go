@@ -517,6 +517,17 @@ func TestReadRefusesUnboundedManifests(t *testing.T) {
 	}
 }
 
+// A manifest of more files is refused before a map of them is made.
+func TestReadBoundsTheFilesOfAManifest(t *testing.T) {
+	for n, want := range map[int]string{maxFiles: "lists a file or a pair twice", maxFiles + 1: fmt.Sprintf("lists %d files", maxFiles+1)} {
+		files := strings.Repeat("{},", n)
+		content := fmt.Sprintf(`{"format": %q, "version": %d, "files": [%s]}`, result.ExportFormat, result.ExportVersion, files[:len(files)-1])
+		if _, err := parseManifest([]byte(content)); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d files: %v", n, err)
+		}
+	}
+}
+
 // A quantity that would take minutes to decode is refused by the definition of the kind.
 func TestReadRefusesHugeExponents(t *testing.T) {
 	for _, amount := range []string{"1e99999999", "1e-99999999", "1e999999999"} {

@@ -171,6 +171,28 @@ func TestPublishedAreExports(t *testing.T) {
 	}
 }
 
+// A variant may have fewer rounds than another: it has no run in the others, and the rounds that it has are those of its file.
+func TestVariantsOfUnequalRounds(t *testing.T) {
+	f, err := Sfnt([]byte(table))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Result{Name: "x", Tool: v1alpha1.ToolSfntPingpong, LatencyType: f.LatencyType, Variants: []Variant{
+		{Name: "a", Rounds: f.Rounds}, {Name: "b", Rounds: []Round{f.Rounds[0], f.Rounds[0]}},
+	}}.Benchmark()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, run := range b.Runs {
+		got = append(got, run.Client.Variant)
+	}
+	slices.Sort(got)
+	if want := []string{"a", "b", "b"}; !slices.Equal(got, want) || len(b.Object.Status.Stored) != 3 || b.Object.Spec.Rounds != 2 {
+		t.Errorf("runs of %v, want %v; %d stored, %d rounds", got, want, len(b.Object.Status.Stored), b.Object.Spec.Rounds)
+	}
+}
+
 const table = `# cmdline: ./sfnt-pingpong tcp 192.0.2.1
 # percentile=99
 # reporting: 1/2 RTT

@@ -123,6 +123,8 @@ func TestGate(t *testing.T) {
 			"Inconclusive", "BaselineMissing", []string{"there is no baseline"}},
 		"a baseline of other cells": {against(), six(t, spec(), "x", of(slow)), new(collected(t, spec(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Workload.MessageSizes = []int32{1} }))),
 			"Inconclusive", "NoBaseline", nil},
+		"a baseline of other variants": {against(), six(t, spec(), "x", of(slow)), new(six(t, spec(func(s *v1alpha1.LatencyBenchmarkSpec) { s.Variants = []v1alpha1.Variant{{Name: "other"}} }),
+			"before", map[string]result.Histogram{"other": quick})), "Inconclusive", "NoBaseline", []string{"the baseline does not have this cell"}},
 		"results that are gone": {against(), Results{Collection: rounds.New(spec()), Trouble: &verdict.Blocker{Reason: "ResultsMissing", Message: "all gone"}}, before(),
 			"Inconclusive", "ResultsMissing", []string{"all gone"}},
 		"nothing was measured, for an unknown reason": {against(), collected(t, spec()), before(), "Inconclusive", "NotMeasured", nil},

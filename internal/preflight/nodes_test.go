@@ -243,7 +243,15 @@ func TestNodes(t *testing.T) {
 			nodes:       []corev1.Node{good("a")},
 			change:      []func(*Observed){sriov("a", annotated(state(), foreign.AnnotationCurrentState, "Draining"))},
 			wantReason:  v1alpha1.ReasonNodeDraining,
-			wantMessage: []string{"Draining"},
+			wantMessage: []string{"it reports Draining for node a; the benchmark continues"},
+		},
+		"a node with a state that another operator left behind": {
+			nodes: []corev1.Node{good("a")},
+			change: []func(*Observed){sriov("a", foreign.SriovNetworkNodeState{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "sriov", Annotations: map[string]string{foreign.AnnotationCurrentState: "Draining"}}, Others: []string{"old"},
+			})},
+			wantReason:  v1alpha1.ReasonNodeDraining,
+			wantMessage: []string{"for node a (which has states in the namespaces old, sriov: delete those of operators that were uninstalled); the benchmark continues"},
 		},
 		"a node that it configures": {
 			nodes:       []corev1.Node{good("a")},

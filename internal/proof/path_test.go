@@ -243,6 +243,42 @@ func TestWitnesses(t *testing.T) {
 	}
 }
 
+// A share that equals a limit is on the side that the limit's name says: at most mostStray is stray, and at least leastThrough is all.
+func TestLimitsOfShares(t *testing.T) {
+	for name, c := range map[string]struct {
+		// in and out are the datagrams, of 1000, that the server's kernel counted; local of those it sent went over loopback.
+		in, out, local int64
+		stackIn        int64 // and stackOut are what Onload's stacks counted
+		stackOut       int64
+		want           Way
+		why            string
+	}{
+		"as many as may be stray":                {strayPackets + 10, strayPackets + 10, 0, 1000, 1000, Accelerated, ""},
+		"one more than may be stray":             {strayPackets + 11, strayPackets + 10, 0, 1000, 1000, Unknown, "the stack sent and received all messages"},
+		"the stack received one less":            {500, 500, 0, 999, 1000, Unknown, "a part of the messages, or the traffic of other processes"},
+		"the stack sent one less":                {500, 500, 0, 1000, 999, Unknown, "a part of the messages, or the traffic of other processes"},
+		"as many as are all":                     {950, 950, 0, 0, 0, NotAccelerated, "all messages went through the kernel"},
+		"one received less than all":             {949, 950, 0, 0, 0, Partly, "5 % of the messages bypassed the kernel"},
+		"all were sent, and a part received":     {500, 950, 0, 0, 0, Partly, "(sent 5 %, received 50 %)"},
+		"all were received, and a part sent":     {950, 500, 0, 0, 0, Partly, "(sent 50 %, received 5 %)"},
+		"all, of which some went over loopback":  {950, 950, 100, 0, 0, Unknown, "100 of the 950 datagrams that the kernel sent went over the loopback interface"},
+		"the rest without loopback is still all": {1000, 1000, 50, 0, 0, NotAccelerated, "all messages went through the kernel"},
+		"the rest without loopback is one less":  {1000, 1000, 51, 0, 0, Unknown, "51 of the 1000 datagrams"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := good(withOnload, func(w *world) {
+				w.run.Client.Cells = []result.Cell{cellOf("cell", v1alpha1.ProtocolUDP)}
+				w.server().Paths = []result.Path{{Cell: "cell", Banner: "9.0.2", Grown: map[string]int64{
+					result.PathUDPIn: c.in, result.PathUDPOut: c.out, result.PathLocal: c.local, result.PathStackIn: c.stackIn, result.PathStackOut: c.stackOut,
+				}}}
+			})
+			if _, server := w.ways(); server.Way != c.want || !strings.Contains(server.Why, c.why) {
+				t.Errorf("%s, %q; want %s, %q", server.Way, server.Why, c.want, c.why)
+			}
+		})
+	}
+}
+
 // TestStreams: the payload is compared for messages that do not wait for an answer, because TCP and the kernel join them; for a
 // stream, only in the direction in which it flows.
 func TestStreams(t *testing.T) {

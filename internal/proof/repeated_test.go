@@ -51,3 +51,44 @@ func TestMostSent(t *testing.T) {
 		}
 	}
 }
+
+// The payload of long messages and of streams is compared with what the ends can have sent, the warm-up included.
+func TestRepeatedPayload(t *testing.T) {
+	const size, stray = 10_000, strayBytes
+	began := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+	// The cell measured 1000 messages in a second of two, so that it may have sent 1000 more of 1 ms before.
+	cell := func(of v1alpha1.Tool, change func(*result.Cell)) result.Cell {
+		c := result.Cell{
+			Cell: tool.Cell{Name: "cell", Traffic: v1alpha1.Traffic{Protocol: v1alpha1.ProtocolTCP, MessageSize: size}, Duration: time.Second},
+			Tool: string(of), StartedAt: began, FinishedAt: began.Add(2 * time.Second),
+		}
+		c.Histogram.Count, c.Histogram.MinNs = 1000, int64(time.Millisecond)
+		change(&c)
+		return c
+	}
+	asIs := func(*result.Cell) {}
+	stream := func(c *result.Cell) {
+		c.Stream, c.Bandwidth = true, &tool.Bandwidth{Sent: 1000, BitsPerSecond: 8 * 1000 * size}
+	}
+	told := func(c *result.Cell) { c.Figures = []tool.Figure{{Name: tool.FigureSent, Value: "2000"}} }
+	for name, c := range map[string]struct {
+		cell result.Cell
+		most int64 // the most bytes that it can have sent
+	}{
+		"long messages": {cell(v1alpha1.ToolNetperf, asIs), 2000 * size},
+		"long messages, and the tool tells how many":      {cell(v1alpha1.ToolSockperf, told), 2000 * size},
+		"a stream, by its time":                           {cell(v1alpha1.ToolNetperf, stream), 2000 * size},
+		"a stream, and the tool tells how many messages":  {cell(v1alpha1.ToolSockperf, func(c *result.Cell) { stream(c); told(c) }), 2000 * size},
+		"a stream of a tool that would tell, and did not": {cell(v1alpha1.ToolSockperf, stream), 2000 * size},
+	} {
+		for _, more := range []int64{0, 1} {
+			e := endpoint{role: v1alpha1.RoleClient}
+			e.own.Address, e.own.MTU = "192.0.2.1", 1500
+			p := result.Path{Cell: "cell", Grown: map[string]int64{result.PathTCPOut: 1, result.PathTCPData: 1, result.PathIPOut: headers4 + c.most*3/2 + stray + more}}
+			e.own.Paths = []result.Path{p}
+			if got := e.repeated(c.cell, p); (got != "") != (more > 0) {
+				t.Errorf("%s, with %d bytes more than can be: %q", name, more, got)
+			}
+		}
+	}
+}

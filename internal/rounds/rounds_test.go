@@ -185,6 +185,7 @@ func TestPercentilesOfRounds(t *testing.T) {
 		"samples":               {four, 0, stats.Exact(1000)},
 		"samples and as many":   {four, 5, stats.Within(0, stats.Infinite, stats.Infinite)},
 		"no message at all":     {none, 0, stats.Observation{}},
+		"the message is lost":   {none, 1, stats.Within(0, stats.Infinite, stats.Infinite)},
 		"all messages are lost": {none, 2, stats.Within(0, stats.Infinite, stats.Infinite)},
 	} {
 		got, err := Of(spec, stored(result.Cell{Histogram: c.histogram, Lost: c.lost}))

@@ -41,3 +41,29 @@ func TestOfSuspended(t *testing.T) {
 		})
 	}
 }
+
+// With some reasons of Operational, no node is verified without a user: if all wait, waiting is of no use.
+func TestOfGateThatCannotVerify(t *testing.T) {
+	for name, c := range map[string]struct {
+		operational string
+		nodes       v1alpha1.NodeCounts
+		want        v1alpha1.VerdictOutcome // empty: open
+	}{
+		"all nodes are unverified":               {v1alpha1.ReasonDevicesWithheld, v1alpha1.NodeCounts{Total: 2, Unverified: 2}, v1alpha1.VerdictInconclusive},
+		"all nodes are unverified or away":       {v1alpha1.ReasonRuleUndecidable, v1alpha1.NodeCounts{Total: 2, Unverified: 1, Away: 1}, v1alpha1.VerdictInconclusive},
+		"others were verified before":            {v1alpha1.ReasonDevicesWithheld, v1alpha1.NodeCounts{Total: 3, Verified: 1, Unverified: 2}, ""},
+		"another node is measured":               {v1alpha1.ReasonTemplateTooLong, v1alpha1.NodeCounts{Total: 3, Measuring: 1, Unverified: 2}, ""},
+		"the reason passes by":                   {v1alpha1.ReasonBenchmarkRefused, v1alpha1.NodeCounts{Total: 2, Unverified: 2}, ""},
+		"the nodes that wait can be measured":    {v1alpha1.ReasonOperational, v1alpha1.NodeCounts{Total: 2, Unverified: 2}, ""},
+		"the nodes that wait cannot be measured": {v1alpha1.ReasonOperational, v1alpha1.NodeCounts{Total: 2, Unverified: 2, Unmeasurable: 2}, v1alpha1.VerdictInconclusive},
+	} {
+		g := &v1alpha1.LatencyGate{}
+		g.Status.Nodes, g.Status.Conditions = c.nodes, []metav1.Condition{
+			v1alpha1.Condition(v1alpha1.ConditionOperational, metav1.ConditionFalse, c.operational, "because"),
+			v1alpha1.Condition(v1alpha1.ConditionPassed, metav1.ConditionFalse, v1alpha1.ReasonTooManyUnverified, "too many"),
+		}
+		if got := OfGate(g); got.Outcome != c.want || got.Open != (c.want == "") {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}

@@ -49,6 +49,28 @@ func TestPublicationOf(t *testing.T) {
 	}
 }
 
+// The message of the condition says what has changed of the node, if anything.
+func TestMessageOfAPublication(t *testing.T) {
+	const see = "see kubectl get latencyverifications.tailgate.dev up.a -o wide"
+	changed := []v1alpha1.IdentityChange{{Key: "Kernel", From: "6.1", To: "6.2"}, {Key: string(v1alpha1.IdentityBootID)}}
+	for name, c := range map[string]struct {
+		state   v1alpha1.VerificationState
+		changed []v1alpha1.IdentityChange
+		want    string
+	}{
+		"a new node":         {v1alpha1.VerificationUnverified, nil, see},
+		"one change":         {v1alpha1.VerificationUnverified, changed[:1], `Kernel was "6.1" and is "6.2"; ` + see},
+		"two, measured now":  {v1alpha1.VerificationMeasuring, changed, `Kernel was "6.1" and is "6.2"; it was booted; ` + see},
+		"before its state":   {"", changed[:1], `Kernel was "6.1" and is "6.2"; ` + see},
+		"a change before it": {v1alpha1.VerificationVerified, changed, see},
+	} {
+		p := PublicationOf(makeGate(), makeVerification("a", in(c.state), func(v *v1alpha1.LatencyVerification) { v.Status.Changed = c.changed }))
+		if p.Condition.Message != c.want {
+			t.Errorf("%s: %q, want %q", name, p.Condition.Message, c.want)
+		}
+	}
+}
+
 func TestTaints(t *testing.T) {
 	other := corev1.Taint{Key: "gpu", Effect: corev1.TaintEffectNoSchedule}
 	own := corev1.Taint{Key: v1alpha1.NodeTaintUnverified, Effect: corev1.TaintEffectNoSchedule}

@@ -153,6 +153,36 @@ func TestAHalfOfTheRoundsBeyond(t *testing.T) {
 	}
 }
 
+// There is hope in a second look up to a share on the wrong side, and with it; the suggested rounds are more than those that did not decide.
+func TestLimitsOfHope(t *testing.T) {
+	const candidate = 20
+	parsed, err := parseRule(v1alpha1.Rule{Metric: v1alpha1.MetricP99, Max: v1alpha1.Limit{Text: "5us"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The share may be a quarter, and half of the share that the null distribution of the second look allows.
+	k := stats.Signs(candidate).Most(stats.EachSide)
+	all := 2 * candidate
+	most := all * (2*k + candidate) / (4 * candidate)
+	if 4*most*candidate != all*(2*k+candidate) {
+		t.Fatalf("with k %d, no whole number of rounds is on the limit", k)
+	}
+	for wrong, want := range map[int]bool{most - 1: true, most: true, most + 1: false} {
+		e := &evidence{rule: parsed, k: k, tally: stats.Tally{All: all, Surely: all - wrong, Possibly: all}}
+		c := Comparison{evidence: e}
+		c.Outcome, c.Reason = v1alpha1.VerdictInconclusive, v1alpha1.ReasonTooNoisy
+		if _, beyond := c.may(0, candidate); beyond != want {
+			t.Errorf("%d of %d rounds on the wrong side: may be beyond %t, want %t", wrong, all, beyond, want)
+		}
+	}
+	const many = 100 // rounds, of which all are beyond the limit: fewer would have been enough
+	e := &evidence{rule: parsed, candidate: make([]stats.Observation, many), tally: stats.Tally{All: many, Surely: many, Possibly: many}}
+	e.limit, e.bounds = 5000, stats.Bounds{Lowest: 6000, Highest: 6000}
+	if got := e.needsRounds(); got != many+1 {
+		t.Errorf("%d rounds did not decide, and %d would", many, got)
+	}
+}
+
 // The order of rounds is a row in time for each side of one session, of the ratios of rounds in turns, or of the candidate alone: the rounds
 // of several sessions are no row.
 func TestRowsInTime(t *testing.T) {

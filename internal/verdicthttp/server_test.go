@@ -43,6 +43,25 @@ func (p pipes) Accept() (net.Conn, error) {
 	return addressed{conn, from}, nil
 }
 
+// A connection that ends gives one place of its address back, not all; the last one's address is forgotten.
+func TestEndedConnections(t *testing.T) {
+	l := &bounded{open: map[string]int{}}
+	for range maxOfClient {
+		l.enter("a")
+	}
+	l.leave("a")
+	if !l.enter("a") || l.enter("a") {
+		t.Errorf("after one end: %v", l.open)
+	}
+	l.enter("b")
+	for range maxOfClient {
+		l.leave("a")
+	}
+	if len(l.open) != 1 || l.open["b"] != 1 || l.total != 1 {
+		t.Errorf("after all of an address ended: %v, %d in all", l.open, l.total)
+	}
+}
+
 func TestConnectionsAreBounded(t *testing.T) {
 	next := make(chan string, 1000)
 	l := Bound(pipes{from: next})
