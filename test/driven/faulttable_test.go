@@ -134,23 +134,7 @@ var _ = Describe("The fault table:", func() {
 		It(cell.Name(), func(ctx SpecContext) {
 			Expect(begin).NotTo(BeNil(), "no spec injects this fault")
 			t := newTrial(ctx, cell.State)
-			t.Reach(ctx, cell.State)
-			if cell.Never != "" {
-				subject := t.X
-				if cell.State == faults.Waiting {
-					subject = t.Next
-				}
-				Expect(PodsLeft(ctx, subject)).To(BeEmpty())
-				return
-			}
-			heal := begin(ctx, t, cell.State)
-			heal()
-			began := t.Clock.Now()
-			if cell.State != faults.Judging {
-				t.Kubelet.Auto("x", "next")
-			}
-			t.ExpectRecovered(ctx, cell)
-			AddReportEntry(fmt.Sprintf("%s: recovered in %s", cell.Name(), t.Clock.Now().Sub(began)))
+			t.Run(ctx, cell, func() (heal func()) { return begin(ctx, t, cell.State) })
 		})
 	}
 })

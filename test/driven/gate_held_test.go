@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -43,44 +42,11 @@ var _ = Describe("A gate whose marks are refused", func() {
 	DescribeTable("holds a changed node back with all others, and says so within a moment:",
 		func(ctx SpecContext, verb func(string) bool, refused func(*corev1.Node) bool, says, mark string) {
 			w := NewGateWorld(ctx)
-			w.Start()
-			g := w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B).With(func(s *v1alpha1.LatencyGateSpec) { s.Enforcement.HoldPod = &v1alpha1.GateHoldPod{} }))
-			w.Expect(ctx, w.A, IsVerified)
-			end := refuse(w, verb, refused)
-			w.SlowNode(w.A)
-			// Not the kernel and the boot, which a policy on the status may concern: a label of the identity.
-			w.ChangeNodeStatus(ctx, w.A, func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.36.3" })
-			eventually(func() string { return w.Says(ctx, w.A) }).Should(HaveSuffix(says))
-			eventually(func() string { return GateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(And(HavePrefix("False NodeRefused: 1 nodes: "), ContainSubstring("the node pool manages this")))
-			expectOpen(ctx, g)
-			code, body := call(http.MethodPost, "/verdict/latencygates/"+g.Name+"/nodes/"+w.A)
-			Expect(code).To(Equal(http.StatusPreconditionFailed), body)
-			eventually(func() []string {
-				list := &eventsv1.EventList{}
-				Expect(k8s.List(ctx, list)).To(Succeed())
-				var all []string
-				for _, e := range list.Items {
-					if e.Regarding.Kind == "Node" && e.Regarding.Name == w.A {
-						all = append(all, e.Type+" "+e.Reason+" "+e.Action+": "+e.Note)
-					}
-				}
-				return all
-			}).Should(ContainElement(And(HavePrefix("Warning NodeRefused Mark"+mark), ContainSubstring("the node pool manages this"))))
-			pods := &corev1.PodList{}
-			eventually(func() bool {
-				Expect(k8s.List(ctx, pods, client.InNamespace(w.Namespace), client.MatchingLabels{v1alpha1.LabelHold: "true"})).To(Succeed())
-				return len(pods.Items) == 1 && pods.Items[0].Labels[v1alpha1.NodeLabelVerified] == "false"
-			}).Should(BeTrue(), "the hold pod holds the node back")
-			By("the end of the refusal, at most a minute later")
-			letIn := w.LetIn(ctx, w.A)
-			end()
-			ended := w.Clock.Now()
-			eventually(func() string { return w.Says(ctx, w.A) }).WithTimeout(100 * time.Second).Should(HaveSuffix(HeldBack))
-			AddReportEntry(fmt.Sprintf("%s: held back by all marks %s after the end of the refusal", mark, w.Clock.Now().Sub(ended).Round(time.Second)))
-			Expect(w.Clock.Now().Sub(ended)).To(BeNumerically("<", 100*time.Second))
-			w.Expect(ctx, w.A, "Failed Fail"+HeldBack)
-			eventually(func() string { return GateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix("True Operational"))
-			Expect(letIn()).To(BeEmpty())
+			w.HoldsBackWithout(ctx, mark, says, func() func() { return refuse(w, verb, refused) }, func(g *v1alpha1.LatencyGate) {
+				expectOpen(ctx, g)
+				code, body := call(http.MethodPost, "/verdict/latencygates/"+g.Name+"/nodes/"+w.A)
+				Expect(code).To(Equal(http.StatusPreconditionFailed), body)
+			})
 		},
 		Entry("the taint", ofObjects, isTainted, ": False false -", "Taint"),
 		Entry("the label", ofObjects, func(n *corev1.Node) bool { return n.Labels[v1alpha1.NodeLabelVerified] == "false" }, ": False true NoSchedule", "Label"),
@@ -111,28 +77,16 @@ var _ = Describe("A gate whose marks are refused", func() {
 
 	It("is dropped by a mutating policy or not deleted, and says why", func(ctx SpecContext) {
 		w := NewGateWorld(ctx)
-		w.Start()
-		g := w.Gate(ctx, MakeGate(w.Namespace).Alone(w.A, w.B))
-		w.Expect(ctx, w.A, IsVerified)
-		drops := w.Store.Admit(func(r Request) error {
-			if n, ok := r.Object.(*corev1.Node); ok && ofObjects(r.Verb) {
-				n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.NodeTaintUnverified })
-			}
-			return nil
+		w.SaysWhatIsDropped(ctx, func() func() {
+			return w.Store.Admit(func(r Request) error {
+				if n, ok := r.Object.(*corev1.Node); ok && ofObjects(r.Verb) {
+					n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == v1alpha1.NodeTaintUnverified })
+				}
+				return nil
+			})
+		}, func() func() {
+			return refuse(w, ofObjects, func(n *corev1.Node) bool { return len(n.Spec.Taints) == 0 })
 		})
-		w.SlowNode(w.A)
-		w.Upgrade(ctx, w.A, "6.2.0")
-		eventually(func() string { return GateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(HavePrefix("False NodeWriteDropped: 1 nodes: taint of node " + w.A))
-		Expect(w.Says(ctx, w.A)).To(Equal("Unverified IdentityChanged: False false -"))
-		drops()
-		w.Expect(ctx, w.A, "Failed Fail"+HeldBack)
-		By("the deletion of a gate that may not clean up")
-		refuses := refuse(w, ofObjects, func(n *corev1.Node) bool { return len(n.Spec.Taints) == 0 })
-		Expect(k8s.Delete(ctx, g)).To(Succeed())
-		eventually(func() string { return GateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(And(HavePrefix("False NodeRefused: 1 nodes cannot be released: "), ContainSubstring("the node pool manages this")))
-		refuses()
-		eventually(func() bool { return apierrors.IsNotFound(k8s.Get(ctx, client.ObjectKeyFromObject(g), g)) }).Should(BeTrue())
-		Expect(w.Says(ctx, w.A)).To(HaveSuffix(": - - -"))
 	})
 
 	It("writes no more than a few times a minute against another client, and says which", func(ctx SpecContext) {

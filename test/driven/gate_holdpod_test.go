@@ -8,8 +8,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,54 +18,7 @@ import (
 
 var _ = Describe("A gate", func() {
 	It("keeps a budget over the hold pods, which follows the number of nodes, and leaves that of another owner alone", func(ctx SpecContext) {
-		w := NewGateWorld(ctx, "c")
-		w.Start()
-		g := w.Gate(ctx, MakeGate(w.Namespace).With(func(s *v1alpha1.LatencyGateSpec) {
-			s.Enforcement.HoldPod = &v1alpha1.GateHoldPod{Budget: &v1alpha1.GateBudget{}}
-		}))
-		budget := &policyv1.PodDisruptionBudget{}
-		name := client.ObjectKey{Namespace: w.Namespace, Name: "tailgate-hold-" + g.Name}
-		least := func() string {
-			if err := k8s.Get(ctx, name, budget); err != nil {
-				return string(apierrors.ReasonForError(err))
-			}
-			return fmt.Sprintf("%s %s", budget.Spec.MinAvailable, *budget.Spec.UnhealthyPodEvictionPolicy)
-		}
-		By("one of three nodes may be drained")
-		eventually(least).Should(Equal("2 AlwaysAllow"))
-		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
-		Expect(err).NotTo(HaveOccurred())
-		eventually(func(g Gomega) {
-			held := &corev1.PodList{}
-			g.Expect(k8s.List(ctx, held, client.InNamespace(w.Namespace), client.MatchingLabelsSelector{Selector: selector})).To(Succeed())
-			g.Expect(held.Items).To(HaveLen(3))
-		}).Should(Succeed())
-		By("a node leaves")
-		w.ChangeNode(ctx, w.Namespace+"-c", func(n *corev1.Node) { delete(n.Labels, GateLabel) })
-		eventually(least).Should(Equal("1 AlwaysAllow"))
-
-		change := func(budget *v1alpha1.GateBudget) {
-			GinkgoHelper()
-			eventually(func() error {
-				if err := k8s.Get(ctx, client.ObjectKeyFromObject(g), g); err != nil {
-					return err
-				}
-				g.Spec.Enforcement.HoldPod.Budget = budget
-				return k8s.Update(ctx, g)
-			}).Should(Succeed())
-		}
-		By("the option is taken back")
-		change(nil)
-		eventually(least).Should(Equal("NotFound"))
-		By("another owner has a budget of this name")
-		other := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
-		other.Spec.MinAvailable, other.Spec.UnhealthyPodEvictionPolicy = new(intstr.FromInt32(7)), new(policyv1.IfHealthyBudget)
-		Expect(k8s.Create(ctx, other)).To(Succeed())
-		change(&v1alpha1.GateBudget{MaxUnavailable: 2})
-		eventually(func() string { return GateSays(ctx, g, v1alpha1.ConditionOperational) }).Should(ContainSubstring("exists and does not belong to this gate; delete it"))
-		Expect(least()).To(Equal("7 IfHealthyBudget"))
-		Expect(k8s.Delete(ctx, other)).To(Succeed())
-		eventually(least).WithTimeout(time.Minute).Should(Equal("0 AlwaysAllow"))
+		budget, least := NewGateWorld(ctx, "c").KeepsBudget(ctx)
 		By("a user changes the gate's own")
 		budget.Spec.MinAvailable, budget.Spec.UnhealthyPodEvictionPolicy = new(intstr.FromInt32(99)), new(policyv1.IfHealthyBudget)
 		Expect(k8s.Update(ctx, budget)).To(Succeed())

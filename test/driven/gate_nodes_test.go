@@ -18,21 +18,9 @@ import (
 
 var _ = Describe("A gate", func() {
 	It("forgets a deleted node and its results after spec.releaseAfter", func(ctx SpecContext) {
-		w := NewGateWorld(ctx)
-		w.Start()
-		g := w.Gate(ctx, MakeGate(w.Namespace))
-		w.Expect(ctx, w.A, IsVerified)
-		w.Expect(ctx, w.B, IsVerified)
-		uid := w.Verification(ctx, w.A).UID
-		w.SlowNode(w.A)
-		Expect(k8s.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.A}})).To(Succeed())
-		eventually(func() v1alpha1.VerificationState { return w.Verification(ctx, w.A).Status.State }).Should(Equal(v1alpha1.VerificationUnverified))
-		eventually(func() string { return GateSays(ctx, g, v1alpha1.ConditionPassed) }).Should(Equal("True AllVerified: all 1 nodes are verified"))
-		eventually(func() types.UID { return w.Verification(ctx, w.A).UID }).WithTimeout(61 * time.Minute).Should(BeEmpty())
-		w.AddGateNode(ctx, w.A)
-		w.Expect(ctx, w.A, "Failed Fail"+HeldBack)
-		Expect(w.Verification(ctx, w.A).UID).NotTo(Equal(uid))
-		Expect(w.Accepted(ctx, w.A)).To(Equal("none since none"))
+		NewGateWorld(ctx).ForgetsNode(ctx, func(verification func() types.UID) {
+			eventually(verification).WithTimeout(61 * time.Minute).Should(BeEmpty())
+		})
 	})
 
 	DescribeTable("starts again with a Node that was deleted and created while no manager ran,",

@@ -18,14 +18,6 @@ import (
 // The agents of these specs measure round trips from 10000 to 11999 ns in every round, with a p90 of 5.9 µs as half RTT, unless a
 // spec changes that.
 
-// Gate creates a gate of the world's nodes.
-func (w *World) Gate(ctx context.Context, g *GateBuilder) *v1alpha1.LatencyGate {
-	GinkgoHelper()
-	created := g.Obj()
-	Expect(k8s.Create(ctx, created)).To(Succeed())
-	return created
-}
-
 // NewGateWorld returns a world whose nodes its gate selects, and whose pods run without the spec.
 func NewGateWorld(ctx context.Context, more ...string) *World {
 	GinkgoHelper()
@@ -35,18 +27,8 @@ func NewGateWorld(ctx context.Context, more ...string) *World {
 	return w
 }
 
-// Expect waits until Says of a node returns a text.
-func (w *World) Expect(ctx context.Context, node, says string) {
-	GinkgoHelper()
-	eventually(func() string { return w.Says(ctx, node) }).Should(Equal(says), func() string {
-		return fmt.Sprintf("%+v", w.Verification(ctx, node).Status)
-	})
-}
-
-// LetIn watches every version of a Node, and of its hold pods, from now on. found returns the changes by which a version lets the
-// node in (by its condition, label or taint, or because a hold pod reports it as verified) and the version before did not. A Node
-// that is deleted and created again is another Node.
-func (w *World) LetIn(ctx context.Context, node string) (found func() []string) {
+// letIn is LetIn of Place.
+func (w *World) letIn(ctx context.Context, node string) (found func() []string) {
 	GinkgoHelper()
 	var ofNode, ofPods []string
 	follow(w, func(before, after *corev1.Node) {
@@ -95,9 +77,8 @@ func follow[O client.Object](w *World, see func(before, after O)) {
 	})
 }
 
-// Stays checks that a node's state does not change however long the controllers wait: longer than any of their intervals and time
-// limits. No version of the Node in between may let it in.
-func (w *World) Stays(ctx context.Context, node, says string) {
+// stays is Stays of Place: it lets time pass.
+func (w *World) stays(ctx context.Context, node, says string) {
 	GinkgoHelper()
 	letIn := w.LetIn(ctx, node)
 	w.Settle()

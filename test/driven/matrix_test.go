@@ -39,64 +39,7 @@ var _ = Describe("A matrix", func() {
 
 	It("measures each pair by a benchmark of its own, and never two on one node", func(ctx SpecContext) {
 		w.Kubelet.Auto()
-		w.Kubelet.Agents(Slower("x-p4-"))
-		w.Start()
-		b := w.CreateMatrix(ctx, MakeBenchmark(w.Namespace, "x").Rounds(2).AllPairs(2))
-		ExpectAccepted(ctx, b, "^True Accepted: 4 nodes: 6 pairs, in 3 slots of at most 2 at once$")
-		ExpectSucceeded(ctx, b, `^Unknown Running: \d of 6 pairs done; measuring x-p`)
-		By("a node that comes later, which does not change the plan")
-		w.Group(ctx, "5")
-		ExpectMeasured(ctx, b, "^True Complete: 6 of 6 pairs measured; the slowest is x-p4$")
-
-		all := Children(ctx, b)
-		Expect(w.PairsOf(all)).To(Equal(AllPairsOfFour))
-		w.ExpectApart(all, 2)
-		Expect(w.Kubelet.Created()).To(HaveLen(6 * 2 * 2))
-		for _, c := range all {
-			owner := metav1.GetControllerOf(&c)
-			Expect(owner.UID).To(Equal(b.UID))
-			Expect(owner.BlockOwnerDeletion).To(HaveValue(BeTrue()))
-			Expect(c.Status.Results[0].Rounds).To(BeEquivalentTo(2))
-			Expect(ConfigMaps(ctx, &c)).To(HaveLen(2))
-		}
-
-		By("what the status says")
-		status := Get(ctx, b).Status
-		Expect(*status.Progress).To(Equal(v1alpha1.Progress{Runs: "12/12", Done: 12, Total: 12}))
-		Expect(status.StartTime).NotTo(BeNil())
-		Expect(status.CompletionTime).NotTo(BeNil())
-		Expect(status.ObservedGeneration).To(BeEquivalentTo(1))
-		Expect(status.Nodes).To(HaveExactElements(HaveSuffix("-1"), HaveSuffix("-2"), HaveSuffix("-3"), HaveSuffix("-4")))
-		Expect(status.Counts).To(Equal(v1alpha1.PairCounts{Total: 6, Complete: 6}))
-		Expect(status.Slots).To(BeEquivalentTo(3))
-		Expect(status.Running).To(BeEmpty())
-		Expect(status.Slowest).To(HaveLen(6))
-		slowest := status.Slowest[0]
-		Expect(slowest.Benchmark).To(Equal("x-p4"))
-		Expect(slowest.Pair).To(Equal(v1alpha1.Pair{ClientNode: w.Namespace + "-3", ServerNode: w.Namespace + "-1"}))
-		Expect(slowest.LatencyType).To(BeEquivalentTo(v1alpha1.LatencyHalfRTT))
-		Expect(*slowest.Percentile(v1alpha1.P99)).To(BeNumerically("~", 10_990, 10))
-		Expect(status.Cells).To(HaveLen(1))
-		line := status.Cells[0]
-		Expect([]any{line.Variant, line.Cell, line.Pairs, line.P99.MaxBenchmark}).To(Equal([]any{"default", "tcp-64", int32(6), "x-p4"}))
-		Expect(*line.P99.MedianNanoseconds).To(BeNumerically("~", 5990, 10))
-		Expect(*line.P50.MaxNanoseconds).To(BeNumerically("~", 10_500, 10))
-		Expect(status.Summary.Cell).To(Equal("tcp-64, slowest of 6 pairs"))
-		Expect(status.Summary.P99).To(Equal("10.99µs"))
-
-		By("what the events tell")
-		eventually(ToldOf).WithArguments(ctx, b).Should(ConsistOf(
-			HavePrefix("Normal Accepted: 4 nodes"), HavePrefix("Normal Complete: 6 of 6"),
-			HavePrefix("Normal PairMeasured: measured x-p1, client on "+w.Namespace+"-1, server on "+w.Namespace+"-4"),
-			HavePrefix("Normal PairMeasured: measured x-p2, "), HavePrefix("Normal PairMeasured: measured x-p3, "),
-			HavePrefix("Normal PairMeasured: measured x-p4, "), HavePrefix("Normal PairMeasured: measured x-p5, "),
-			HavePrefix("Normal PairMeasured: measured x-p6, "),
-		))
-
-		By("nothing more being written")
-		w.Settle()
-		written := Get(ctx, b).Status
-		w.Patiently(ctx, b, func() any { return Get(ctx, b).Status }, Equal(written))
+		w.MeasuresAllPairs(ctx)
 	})
 
 	It("measures pairs by a template of which the cache keeps only a part", func(ctx SpecContext) {

@@ -107,22 +107,7 @@ var _ = Describe("A manager that dies", func() {
 		Expect(w.Kubelet.Created()).To(HaveLen(2))
 	})
 
-	It("while it measures is followed by one that waits for the end", func(ctx SpecContext) {
-		w := NewWorld(ctx)
-		first := w.Start()
-		b := w.Create(ctx, MakeBenchmark(w.Namespace, "x").On(w.A, w.B))
-		server, peer := w.Kubelet.RunBoth(ctx, "x-r1", 1)
-		ExpectSucceeded(ctx, b, "^Unknown Running")
-		first.Stop()
-
-		w.Start()
-		w.Patiently(ctx, b, func() any { return PodsLeft(ctx, b) }, HaveLen(2))
-		w.Kubelet.Succeed(ctx, server)
-		w.Kubelet.Succeed(ctx, peer)
-		w.Kubelet.Gone(ctx, server, peer)
-		ExpectSucceeded(ctx, b, "^True Complete")
-		Expect(w.Kubelet.Created()).To(HaveLen(2))
-	})
+	It("while it measures is followed by one that waits for the end", func(ctx SpecContext) { NewWorld(ctx).WaitsForTheEnd(ctx) })
 
 	It("is followed by one that takes those that came meanwhile in their order", func(ctx SpecContext) {
 		w := NewWorld(ctx)

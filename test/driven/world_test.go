@@ -47,7 +47,8 @@ func NewWorld(ctx context.Context) *World {
 	const namespace = "spec"
 	c := New(namespace)
 	w := &World{Cluster: c, Place: Place{Namespace: namespace, A: namespace + "-a", B: namespace + "-b", Kubelets: c.Kubelet.Kubelets}}
-	w.Patiently = w.patiently
+	w.Patiently, w.Stays, w.LetIn = w.patiently, w.stays, w.letIn
+	w.Manage = func() func() { GinkgoHelper(); return w.Start().Stop }
 	present, k8s = w, w.Store.Client("user")
 	Use(Suite{
 		Client: k8s, User: "alice", Ready: func() time.Time { return Began },
@@ -60,6 +61,12 @@ func NewWorld(ctx context.Context) *World {
 			node := n.Obj()
 			Expect(k8s.Create(ctx, node)).To(Succeed())
 			return node
+		},
+		AddGate: func(ctx context.Context, g *GateBuilder) *v1alpha1.LatencyGate {
+			GinkgoHelper()
+			gate := g.Obj()
+			Expect(k8s.Create(ctx, gate)).To(Succeed())
+			return gate
 		},
 		Write: func(write func() error) { GinkgoHelper(); Expect(write()).To(Succeed()) },
 	})

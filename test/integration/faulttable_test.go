@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"fmt"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -60,23 +59,7 @@ var _ = Describe("The fault table:", func() {
 		It(cell.Name(), func(ctx SpecContext) {
 			Expect(begin).NotTo(BeNil(), "no spec injects this fault")
 			t := newTrial(ctx, cell.State)
-			t.Reach(ctx, cell.State)
-			if cell.Never != "" {
-				subject := t.X
-				if cell.State == faults.Waiting {
-					subject = t.Next
-				}
-				Expect(PodsLeft(ctx, subject)).To(BeEmpty())
-				return
-			}
-			heal := begin(ctx, t, cell.State)
-			heal()
-			began := time.Now()
-			if cell.State != faults.Judging {
-				t.Kubelet.Auto(ctx, "x", "next")
-			}
-			t.ExpectRecovered(ctx, cell)
-			AddReportEntry(fmt.Sprintf("%s: recovered in %s", cell.Name(), time.Since(began).Round(10*time.Millisecond)))
+			t.Run(ctx, cell, func() (heal func()) { return begin(ctx, t, cell.State) })
 		})
 	}
 })

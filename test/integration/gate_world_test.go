@@ -24,8 +24,8 @@ import (
 // The agents of these specs measure round trips from 10000 to 11999 ns in every round, with a p90 of 5.9 µs as half RTT, unless a
 // spec changes that.
 
-// Gate creates a gate of the world's nodes. It is removed at the end of the spec, even without a manager.
-func (w *World) Gate(ctx SpecContext, g *GateBuilder) *v1alpha1.LatencyGate {
+// addGate creates a gate. It is removed at the end of the spec, even without a manager.
+func addGate(ctx context.Context, g *GateBuilder) *v1alpha1.LatencyGate {
 	GinkgoHelper()
 	created := g.Obj()
 	Expect(k8s.Create(ctx, created)).To(Succeed())
@@ -50,27 +50,6 @@ func NewGateWorld(ctx SpecContext, more ...string) *World {
 	w.Kubelet.Auto(ctx)
 	w.JoinGate(ctx, more...)
 	return w
-}
-
-// Expect waits until Says of a node returns a text. Meanwhile it collects the garbage of benchmarks that may be deleted.
-func (w *World) Expect(ctx context.Context, node, says string, garbage ...*v1alpha1.LatencyBenchmark) {
-	GinkgoHelper()
-	Eventually(func() string {
-		for _, b := range garbage {
-			w.collectGarbage(ctx, b)
-		}
-		return w.Says(ctx, node)
-	}).Should(Equal(says), func() string {
-		return fmt.Sprintf("%+v", w.Verification(ctx, node).Status)
-	})
-}
-
-// Annotate annotates a node's verification as users do.
-func (w *World) Annotate(ctx context.Context, node, key, value string) {
-	GinkgoHelper()
-	v := w.Verification(ctx, node)
-	patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, key, value))
-	Expect(k8s.Patch(ctx, v, patch)).To(Succeed())
 }
 
 // username returns the name of the user who runs the specs.
@@ -108,10 +87,8 @@ func (w *World) letInAll(ctx context.Context) (n int) {
 	return n
 }
 
-// LetIn watches every version of a Node, and of its hold pods, from now on. found returns the changes by which a version lets the
-// node in (by its condition, label or taint, or because a hold pod reports it as verified) and the version before did not. A Node
-// that is deleted and created again is another Node.
-func (w *World) LetIn(ctx context.Context, node string) (found func() []string) {
+// letIn is LetIn of Place.
+func (w *World) letIn(ctx context.Context, node string) (found func() []string) {
 	GinkgoHelper()
 	var ofNode, ofPods []string
 	end, ended := fmt.Sprint("end-", time.Now().UnixNano()), make(chan struct{})
@@ -154,10 +131,8 @@ func (w *World) LetIn(ctx context.Context, node string) (found func() []string) 
 	}
 }
 
-// Stays checks that a node's state does not change however long the controllers wait: it puts the clock forward by more than any of
-// their intervals and time limits, and makes them reconcile the node after each step. No version of the Node in between may let it
-// in.
-func (w *World) Stays(ctx context.Context, node, says string) {
+// stays is Stays of Place: it puts the clock forward, and makes the controllers reconcile the node after each step.
+func (w *World) stays(ctx context.Context, node, says string) {
 	GinkgoHelper()
 	defer w.Clock.ahead.Store(w.Clock.ahead.Load())
 	letIn := w.LetIn(ctx, node)

@@ -169,7 +169,8 @@ func NewWorld(ctx SpecContext) *World {
 		Kubelet: kubelet, Clock: clock,
 		Settings: benchmark.Settings{BenchImage: "bench:test", PullPolicy: corev1.PullNever, StartTimeout: time.Minute, MaxAttempts: 3},
 	}
-	w.Patiently = w.patiently
+	w.Patiently, w.Stays, w.LetIn = w.patiently, w.stays, w.letIn
+	w.Manage = func() func() { GinkgoHelper(); return w.Start().Stop }
 	w.AddNode(ctx, MakeNode(w.A))
 	w.AddNode(ctx, MakeNode(w.B))
 	return w

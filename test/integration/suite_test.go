@@ -108,7 +108,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	managerConfig = newManagerUser(ctx)
 	Use(Suite{
-		Client: k8s, User: username(ctx), AddNode: addNode, Ready: time.Now,
+		Client: k8s, User: username(ctx), AddNode: addNode, AddGate: addGate, Ready: time.Now,
 		Await: func(actual any, matcher gomegatypes.GomegaMatcher, description ...any) {
 			GinkgoHelper()
 			Eventually(actual).Should(matcher, description...)

@@ -95,6 +95,12 @@ func (p *Place) AddNode(ctx context.Context, n *NodeBuilder) *corev1.Node {
 	return suite.AddNode(ctx, n)
 }
 
+// Gate creates a gate of the world's nodes.
+func (p *Place) Gate(ctx context.Context, g *GateBuilder) *v1alpha1.LatencyGate {
+	GinkgoHelper()
+	return suite.AddGate(ctx, g)
+}
+
 // Group adds nodes that are measured with each other.
 func (p *Place) Group(ctx context.Context, names ...string) {
 	GinkgoHelper()

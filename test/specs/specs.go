@@ -1,5 +1,6 @@
 // Package specs has what the specs of test/driven and test/integration have in common: builders of benchmarks, matrices, gates and
-// nodes, what specs read of them, do to them and expect of them, and the steps of kubelets and agents. A Suite does the rest.
+// nodes, what specs read of them, do to them and expect of them, the steps of kubelets and agents, and the bodies of specs that both
+// suites have. A Suite and a Place do the rest in their own ways.
 package specs
 
 import (
@@ -9,6 +10,8 @@ import (
 	gomegatypes "github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 )
 
 // Suite is what each suite does in its own way.
@@ -22,6 +25,8 @@ type Suite struct {
 	Write func(write func() error)
 	// AddNode creates a node with the taints and status of the builder.
 	AddNode func(ctx context.Context, n *NodeBuilder) *corev1.Node
+	// AddGate creates a gate, and removes it at the end of the spec where something else would find it.
+	AddGate func(ctx context.Context, g *GateBuilder) *v1alpha1.LatencyGate
 	// Ready is the time at which nodes that are made now became ready.
 	Ready func() time.Time
 }
@@ -39,4 +44,13 @@ type Place struct {
 	Kubelets *Kubelets
 	// Patiently checks that a condition holds however long the controllers wait; it may wake them by a write to an object.
 	Patiently func(ctx context.Context, o client.Object, actual func() any, matcher gomegatypes.GomegaMatcher)
+	// Stays checks that a node's state does not change however long the controllers wait: longer than any of their intervals and time
+	// limits. No version of the Node in between may let it in.
+	Stays func(ctx context.Context, node, says string)
+	// LetIn watches every version of a Node, and of its hold pods, from now on. found returns the changes by which a version lets the
+	// node in (by its condition, label or taint, or because a hold pod reports it as verified) and the version before did not. A Node
+	// that is deleted and created again is another Node.
+	LetIn func(ctx context.Context, node string) (found func() []string)
+	// Manage starts a manager.
+	Manage func() (stop func())
 }

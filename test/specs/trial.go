@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -50,8 +51,29 @@ func NewTrial(ctx context.Context, p *Place, auto func(benchmarks ...string), st
 	return t
 }
 
-// Reach creates X and brings it into a state. In Waiting, Next waits while X measures.
-func (t *Trial) Reach(ctx context.Context, state faults.State) {
+// Run is the spec of a cell: begin starts the fault in the state of the cell, and returns a function that ends it.
+func (t *Trial) Run(ctx context.Context, cell faults.Cell, begin func() (heal func())) {
+	t.reach(ctx, cell.State)
+	if cell.Never != "" {
+		subject := t.X
+		if cell.State == faults.Waiting {
+			subject = t.Next
+		}
+		Expect(PodsLeft(ctx, subject)).To(BeEmpty())
+		return
+	}
+	heal := begin()
+	heal()
+	began := t.place.Kubelets.Now()
+	if cell.State != faults.Judging {
+		t.auto("x", "next")
+	}
+	t.expectRecovered(ctx, cell)
+	AddReportEntry(fmt.Sprintf("%s: recovered in %s", cell.Name(), t.place.Kubelets.Now().Sub(began).Round(10*time.Millisecond)))
+}
+
+// reach creates X and brings it into a state. In Waiting, Next waits while X measures.
+func (t *Trial) reach(ctx context.Context, state faults.State) {
 	GinkgoHelper()
 	Expect(suite.Client.Create(ctx, t.X)).To(Succeed())
 	t.Server = t.place.Kubelets.Pod(ctx, "x-r1", 1, v1alpha1.RoleServer)
@@ -108,9 +130,9 @@ func (t *Trial) OthersGoOn(ctx context.Context) {
 	ExpectSucceeded(ctx, t.Other, "^True Complete")
 }
 
-// ExpectRecovered checks the final state that all cells share: every run is measured once, the slow results never pass, nothing is
+// expectRecovered checks the final state that all cells share: every run is measured once, the slow results never pass, nothing is
 // left, and the other benchmarks are measured, too.
-func (t *Trial) ExpectRecovered(ctx context.Context, cell faults.Cell) {
+func (t *Trial) expectRecovered(ctx context.Context, cell faults.Cell) {
 	GinkgoHelper()
 	want := cell.Attempts
 	if cell.State == faults.Waiting {

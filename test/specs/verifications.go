@@ -10,6 +10,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	gomegatypes "github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +30,12 @@ func GateSays(ctx context.Context, g *v1alpha1.LatencyGate, conditionType string
 		return ""
 	}
 	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
+}
+
+// ExpectGate waits until a condition of a gate as text matches.
+func ExpectGate(ctx context.Context, g *v1alpha1.LatencyGate, conditionType string, matcher gomegatypes.GomegaMatcher) {
+	GinkgoHelper()
+	suite.Await(func() string { return GateSays(ctx, g, conditionType) }, matcher)
 }
 
 // Verification returns the verification of a node.
@@ -62,6 +69,24 @@ const (
 	// HeldBack is the end of Says for a node that is not verified.
 	HeldBack = ": False false NoSchedule"
 )
+
+// Expect waits until Says of a node returns a text.
+func (p *Place) Expect(ctx context.Context, node, says string) {
+	GinkgoHelper()
+	suite.Await(func() string { return p.Says(ctx, node) }, Equal(says), func() string {
+		return fmt.Sprintf("%+v", p.Verification(ctx, node).Status)
+	})
+}
+
+// within waits until what a function returns matches, and checks that this took less than a limit on the clock of the managers.
+func (p *Place) within(limit time.Duration, actual any, matcher gomegatypes.GomegaMatcher) (took time.Duration) {
+	GinkgoHelper()
+	began := p.Kubelets.Now()
+	suite.Await(actual, matcher)
+	took = p.Kubelets.Now().Sub(began)
+	Expect(took).To(BeNumerically("<", limit))
+	return took
+}
 
 // AskVerify requests a new measurement of a node, as users do.
 func (p *Place) AskVerify(ctx context.Context, node string) {
