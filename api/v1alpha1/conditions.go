@@ -176,7 +176,6 @@ func Condition(conditionType string, status metav1.ConditionStatus, reason, mess
 	return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message}
 }
 
-// SetCondition sets a condition for the current generation of the spec.
 func (b *LatencyBenchmark) SetCondition(c metav1.Condition) {
 	c.ObservedGeneration = b.Generation
 	meta.SetStatusCondition(&b.Status.Conditions, c)
@@ -193,7 +192,6 @@ func (b *LatencyBenchmark) Succeeded() metav1.ConditionStatus {
 // Finished reports whether nothing more will be measured. The verdict may still change with the rules of spec.criteria.
 func (b *LatencyBenchmark) Finished() bool { return finished(b.Status.Conditions) }
 
-// Finished reports whether nothing more will be measured of any pair.
 func (m *LatencyMatrix) Finished() bool { return finished(m.Status.Conditions) }
 
 func finished(conditions []metav1.Condition) bool {

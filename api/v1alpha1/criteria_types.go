@@ -115,7 +115,6 @@ var metricKinds = []MetricKind{
 	{Metric: MetricThroughput, Unit: UnitBitsPerSecond, OfStreams: true, LowerIsWorse: true, Compared: true},
 }
 
-// MetricKinds returns the kinds of all metrics, in the order of tables.
 func MetricKinds() []MetricKind { return slices.Clone(metricKinds) }
 
 // Kind returns the kind of a metric; it is empty if the API does not have the metric.
@@ -128,7 +127,6 @@ func (m Metric) Kind() MetricKind {
 	return MetricKind{}
 }
 
-// Of reports whether a cell with this traffic has the metric.
 func (k MetricKind) Of(t Traffic) bool { return t.Stream && k.OfStreams || !t.Stream && k.OfAnswers }
 
 // Limit is a text or a whole number, whose unit depends on the field and the metric.
@@ -180,8 +178,8 @@ func (l Limit) Thousandths() (int64, error) {
 	return q.MilliValue(), nil
 }
 
-// Rule is a limit for one metric in the cells that it selects: latencies in cells that answer, throughput in streams,
-// lost in both. A value that equals the limit is within it. A rule that selects no cell is Inconclusive.
+// Rule limits a metric of the cells that it selects: without any, it is Inconclusive. A value equal to the limit is
+// within it. Except for lost, a Pass allows one round in ten beyond the limit, or one in ten more than in the baseline.
 // +kubebuilder:validation:XValidation:rule="self.metric != 'max'",message="metric: max is a single sample of each round and cannot be judged; use p99.999 or a lower percentile"
 // +kubebuilder:validation:XValidation:rule="[has(self.max), has(self.min), has(self.maxIncrease), has(self.maxDecrease)].filter(given, given).size() == 1",message="give exactly one of max, min, maxIncrease and maxDecrease; write a separate rule for each limit"
 // +kubebuilder:validation:XValidation:rule="self.metric == 'throughput' ? !has(self.max) && !has(self.maxIncrease) : !has(self.min) && !has(self.maxDecrease)",message="throughput takes min or maxDecrease, such as min: 9G or maxDecrease: 5%; lost takes max or maxIncrease, such as max: 0; every other metric takes max or maxIncrease, such as max: 10us or maxIncrease: 5%"
@@ -192,12 +190,12 @@ func (l Limit) Thousandths() (int64, error) {
 // +kubebuilder:validation:XValidation:rule="self.metric != 'lost' || !has(self.maxIncrease) || string(self.maxIncrease).matches('^[0-9]{1,12}$')",fieldPath=".maxIncrease",messageExpression="'\"' + string(self.maxIncrease) + '\" is not a number of messages from 0 to 999999999999; write a number, such as 5'",message="must be a number of messages from 0 to 999999999999, such as 5"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxDecrease) || type(self.maxDecrease) == string && self.maxDecrease.matches('^(0|[1-9][0-9]?)([.][0-9]{1,3})?%$') && !self.maxDecrease.matches('^[0.]+%$')",fieldPath=".maxDecrease",messageExpression="'\"' + string(self.maxDecrease) + '\"' + (string(self.maxDecrease).matches('^[1-9][0-9.]*$') ? ' has no percent sign; write ' + string(self.maxDecrease) + '%' : ' is not a percentage above 0% and below 100% with at most three decimals; write one, such as 5% or 2.5%')",message="must be a percentage above 0% and below 100% with at most three decimals, such as 5% or 2.5%"
 type Rule struct {
-	// metric is the metric of each round that the rule limits; max cannot be limited.
+	// metric is the limited metric: throughput in streams, lost in all cells, any other (except max) in cells that answer.
 	// +required
 	Metric Metric `json:"metric"`
 
-	// max is the highest latency of the median round, 1ns to 60s, such as 1.75ms. For a Pass, at most one round in ten may
-	// exceed it. For lost, it is how many messages any round may lose, 0 to 999999999999.
+	// max is the highest latency of the median round, 1ns to 60s, such as 1.75ms. For lost, it limits each round's lost
+	// messages: 0 to 999999999999.
 	// +optional
 	Max Limit `json:"max,omitzero"`
 
@@ -205,8 +203,7 @@ type Rule struct {
 	// +optional
 	Min Limit `json:"min,omitzero"`
 
-	// maxIncrease is how much higher than the baseline a latency may be, above 0% and below 10000%. For a Pass, at most
-	// one round in ten more than in the baseline may exceed it. For lost, it is how many more messages a round may lose.
+	// maxIncrease is how much a latency may exceed the baseline, above 0%, below 10000%; for lost, how many messages more.
 	// +optional
 	MaxIncrease Limit `json:"maxIncrease,omitzero"`
 
@@ -255,12 +252,10 @@ type Rule struct {
 	Cells []string `json:"cells,omitempty"`
 }
 
-// Compares reports whether the limit is relative to the baseline.
 func (r *Rule) Compares() bool {
 	return r.MaxIncrease.Text != "" || r.MaxDecrease.Text != ""
 }
 
-// BaselineType names a kind of baseline.
 // +kubebuilder:validation:Enum=Benchmark;Variant;Gate;Matrix;Export
 type BaselineType string
 
@@ -293,8 +288,8 @@ type Baseline struct {
 	// +unionMember
 	Variant *ObjectName `json:"variant,omitempty"`
 
-	// gate is the LatencyGate whose accepted result of the client's node at the first verdict is the baseline. The gate
-	// must have the benchmark's namespace. The template of a LatencyGate must not set the field; all others must.
+	// gate is the LatencyGate of the namespace whose accepted result of the client's node at the first verdict is the
+	// baseline. The template of a LatencyGate must not set the field; all others must.
 	// +unionMember
 	Gate *ObjectName `json:"gate,omitempty"`
 
@@ -302,8 +297,7 @@ type Baseline struct {
 	// +unionMember
 	Matrix *ObjectName `json:"matrix,omitempty"`
 
-	// export is a complete export of a LatencyBenchmark of any cluster in a ConfigMap of the namespace, of the same tool
-	// and latencyType, with evidence of all runs. Otherwise, the verdict is Inconclusive.
+	// export is a complete export of any cluster's benchmark with the same tool and latencyType; others are Inconclusive.
 	// +unionMember
 	Export *ExportedBaseline `json:"export,omitempty"`
 }
@@ -343,7 +337,6 @@ type ExportedBaseline struct {
 	SHA256 string `json:"sha256"`
 }
 
-// BenchmarkReference names a LatencyBenchmark.
 type BenchmarkReference struct {
 	ObjectName `json:",inline"`
 	// uid is its UID: another benchmark of the name does not count. The template of a LatencyGate must set it.
@@ -351,7 +344,6 @@ type BenchmarkReference struct {
 	UID string `json:"uid,omitempty"`
 }
 
-// ObjectName names an object.
 type ObjectName struct {
 	// name of the object.
 	// +required
@@ -360,7 +352,6 @@ type ObjectName struct {
 	Name string `json:"name"`
 }
 
-// VerdictOutcome is the outcome of a verdict or of one of its rules.
 // +kubebuilder:validation:Enum=Pass;Fail;Inconclusive
 type VerdictOutcome string
 
@@ -408,8 +399,7 @@ type Verdict struct {
 	Comparisons int32 `json:"comparisons"`
 	// evaluations is how often the data are judged, 1 or 2: after spec.rounds and after spec.maxRounds.
 	Evaluations int32 `json:"evaluations,omitempty"`
-	// wrongOneIn is the inverse of the highest probability of a wrong verdict: 20 means at most 5 %. The field is absent
-	// if rounds depend on each other, or if a rule compares with another benchmark.
+	// wrongOneIn is 20 if at most one in 20 verdicts is wrong; absent for dependent rounds or a comparison of benchmarks.
 	WrongOneIn int64 `json:"wrongOneIn,omitempty"`
 	// beyondOneIn is one in how many benchmarks within all limits would look as bad at an evaluation: a Fail from 40 on.
 	BeyondOneIn int64 `json:"beyondOneIn,omitempty"`
@@ -475,8 +465,7 @@ type RuleVerdict struct {
 	CandidateRounds int32 `json:"candidateRounds,omitempty"`
 	// baselineRounds is the number of rounds compared with.
 	BaselineRounds int32 `json:"baselineRounds,omitempty"`
-	// estimate is compared with the limit: the value of the median round or, with a baseline, the median ratio (for lost,
-	// difference) of candidate rounds to baseline rounds. A value without a bound is absent.
+	// estimate is the median round's value or, with a baseline, the median ratio (lost: difference); absent if unbounded.
 	// +kubebuilder:validation:MaxLength=32
 	Estimate string `json:"estimate,omitempty"`
 	// lower is the lower bound of the 95 % interval of the estimate; absent if there are too few rounds.

@@ -34,7 +34,6 @@ type Custom struct {
 	Timeout metav1.Duration `json:"timeout,omitzero"`
 }
 
-// CustomProgram is the program of one end.
 type CustomProgram struct {
 	// command begins with the path of the program in the image, at most 8 words.
 	// +required
@@ -75,7 +74,6 @@ type CustomVariable struct {
 	Value string `json:"value,omitempty"`
 }
 
-// CustomFormat is the form of a program's latencies.
 // +kubebuilder:validation:Enum=Values;HdrHistogram;SfntPingpong
 type CustomFormat string
 

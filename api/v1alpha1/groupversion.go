@@ -12,10 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is the group and version of every kind in this package.
 var GroupVersion = schema.GroupVersion{Group: "tailgate.dev", Version: "v1alpha1"}
 
-// AddToScheme adds the kinds of this package to a scheme.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion, &LatencyBenchmark{}, &LatencyBenchmarkList{}, &LatencyMatrix{}, &LatencyMatrixList{}, &LatencyGate{}, &LatencyGateList{},
 		&LatencyVerification{}, &LatencyVerificationList{})

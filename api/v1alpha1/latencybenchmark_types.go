@@ -6,7 +6,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Tool names the program that measures.
 // +kubebuilder:validation:Enum=pinger;sfnt-pingpong;sfnt-stream;netperf;sockperf;Custom
 type Tool string
 
@@ -41,7 +40,6 @@ const (
 	ProtocolMulticast Protocol = "Multicast"
 )
 
-// WaitMode is how an end waits for a message.
 // +kubebuilder:validation:Enum=Block;Spin
 type WaitMode string
 
@@ -61,7 +59,6 @@ const (
 	MuxerEpoll  Muxer = "Epoll"
 )
 
-// CaptureMode says which end captures packets.
 // +kubebuilder:validation:Enum=None;Server
 type CaptureMode string
 
@@ -79,7 +76,6 @@ const (
 	LatencyRTT     LatencyType = "RTT"
 )
 
-// Percentile names a percentile of latency.
 // +kubebuilder:validation:Enum=p50;p75;p90;p95;p99;p99.9;p99.99;p99.999;p99.9999
 type Percentile string
 
@@ -141,8 +137,7 @@ type MeasurementSpec struct {
 	// +kubebuilder:validation:Maximum=100
 	Rounds int32 `json:"rounds,omitempty"`
 
-	// maxRounds is the number of rounds if the verdict after rounds is Inconclusive and more rounds may decide it. The
-	// value is at least rounds; default 20, or rounds if that is more.
+	// maxRounds is how many rounds an Inconclusive verdict may extend to, at least rounds; default 20, or rounds if more.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	MaxRounds int32 `json:"maxRounds,omitempty"`
@@ -185,8 +180,7 @@ type MeasurementSpec struct {
 	// pods has additional settings of the benchmark pods that a cluster may need.
 	Pods *PodSettings `json:"pods,omitempty"`
 
-	// priority orders benchmarks that wait for the same nodes, the highest first; default 0. Each minute of waiting adds
-	// one. A benchmark that has begun keeps its nodes until it is finished.
+	// priority orders waiting benchmarks, highest first; default 0. A minute of waiting adds one. Running ones continue.
 	// +kubebuilder:validation:Minimum=-1000
 	// +kubebuilder:validation:Maximum=1000
 	Priority int32 `json:"priority,omitempty"`
@@ -201,12 +195,10 @@ type MeasurementSpec struct {
 	Criteria *Criteria `json:"criteria,omitempty"`
 }
 
-// LatencyBenchmarkSpec describes the measurement.
 type LatencyBenchmarkSpec struct {
 	MeasurementSpec `json:",inline"`
 
-	// suspend stops the benchmark while it is true: the current attempt ends and does not count as failed, and other
-	// benchmarks do not wait for this one. Afterwards, the remaining runs are measured.
+	// suspend ends the current attempt, which does not count as failed, and frees the nodes; false resumes the other runs.
 	Suspend bool `json:"suspend,omitempty"`
 
 	// ttlSecondsAfterFinished is the number of seconds after which a finished benchmark is deleted with its results, 0
@@ -230,7 +222,6 @@ type LatencyBenchmarkSpec struct {
 	Session []ComparedValue `json:"session,omitempty"`
 }
 
-// Headline selects a cell.
 type Headline struct {
 	// protocol is the protocol of the cell, one of workload.protocols; default the first.
 	Protocol Protocol `json:"protocol,omitempty"`
@@ -382,14 +373,12 @@ type Stream struct {
 	MessageSize int32 `json:"messageSize"`
 }
 
-// LatencyBenchmarkStatus is the observed state and the results.
 type LatencyBenchmarkStatus struct {
 	// observedGeneration is the generation of the spec that this status describes; -1 until the operator reads it.
 	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are Accepted (the cluster has what the spec requests), Succeeded (Unknown while the benchmark runs;
-	// the reason is its state) and, with criteria, Passed. Ready, Reconciling and Stalled are for generic tools.
+	// conditions are Accepted, Succeeded (its reason is the state), Passed (of criteria), Ready, Reconciling and Stalled.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
@@ -483,7 +472,6 @@ type Progress struct {
 	MeasuringSecondsLeft int64 `json:"measuringSecondsLeft"`
 }
 
-// Pair has the nodes of the two endpoints.
 type Pair struct {
 	// clientNode is the name of the client's node.
 	// +kubebuilder:validation:MaxLength=253
@@ -493,8 +481,7 @@ type Pair struct {
 	ServerNode string `json:"serverNode"`
 }
 
-// Summary is one cell of every variant as text, such as 12.30µs. A percentile with too few samples is empty or a dash,
-// and one that lost messages reach is "lost".
+// Summary is a cell of each variant as text: 12.30µs, a dash or empty with few samples, "lost" with lost messages.
 type Summary struct {
 	// variant is the name of the variant of the numeric percentiles: the first variant.
 	// +kubebuilder:validation:MaxLength=63
@@ -597,7 +584,6 @@ type LeftPod struct {
 	UID string `json:"uid"`
 }
 
-// Outcome is the outcome of an attempt.
 type Outcome struct {
 	// reason is Measured, or the reason of the failure.
 	// +kubebuilder:validation:MaxLength=63
@@ -674,11 +660,9 @@ type StoredResult struct {
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 52",message="metadata.name: at most 52 characters, because pods are named after it"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.variants) || self.spec.variants.all(v, self.metadata.name.size() + v.name.size() <= 57)",message="spec.variants: the names of the benchmark and of a variant together have at most 57 characters, because pods are named after both"
 type LatencyBenchmark struct {
-	metav1.TypeMeta `json:",inline"`
-	// metadata is the standard object metadata.
+	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	// spec describes the measurement. Once it is accepted, only criteria, priority, suspend, ttlSecondsAfterFinished and
-	// historyLimit can change.
+	// spec is fixed once accepted, except criteria, priority, suspend, ttlSecondsAfterFinished and historyLimit.
 	// +required
 	Spec LatencyBenchmarkSpec `json:"spec"`
 	// status is the observed state and the results.
@@ -687,7 +671,6 @@ type LatencyBenchmark struct {
 	Status LatencyBenchmarkStatus `json:"status,omitzero"`
 }
 
-// LatencyBenchmarkList is a list of LatencyBenchmarks.
 // +kubebuilder:object:root=true
 type LatencyBenchmarkList struct {
 	metav1.TypeMeta `json:",inline"`

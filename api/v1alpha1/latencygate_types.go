@@ -25,14 +25,13 @@ const (
 // GateIdentity lists the properties of a node whose change invalidates its result.
 type GateIdentity struct {
 	// keys are BootID, Kernel, Kubelet, ContainerRuntime, OSImage and Devices (the number of allocatable devices of the
-	// template's extended resources, without resources of DRA); default all.
+	// template's extended resources, without DRA); default all.
 	// +listType=set
 	// +kubebuilder:default={BootID,Kernel,Kubelet,ContainerRuntime,OSImage,Devices}
 	// +kubebuilder:validation:MaxItems=6
 	Keys []IdentityKey `json:"keys,omitempty"`
 
-	// labels are keys of node labels that are part of the identity, at most 16, such as a firmware version. A value
-	// that a node no longer reports is kept for 10 minutes, a number of devices for 30 minutes (status.absent).
+	// labels are keys of node labels in the identity, at most 16. An absent value is kept for a while (status.absent).
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MinLength=1
@@ -50,7 +49,6 @@ type GateTaint struct {
 	Effect corev1.TaintEffect `json:"effect"`
 }
 
-// EnforcementMode is which nodes a gate holds back.
 // +kubebuilder:validation:Enum=Enforce;EnforceChanges;Observe
 type EnforcementMode string
 
@@ -83,12 +81,11 @@ type GateLabel struct{}
 
 // GateHoldPod has the settings of the hold pods. Without settings, write holdPod: {}.
 type GateHoldPod struct {
-	// budget keeps a PodDisruptionBudget over the hold pods: tools that drain nodes by eviction wait while too many of
-	// them are not ready. A hold pod that is not ready can be evicted at any time. If unset, there is no budget.
+	// budget keeps a PodDisruptionBudget over the hold pods: drains by eviction wait while too many of them are not ready.
+	// A hold pod that is not ready can be evicted at any time. If unset, there is no budget.
 	Budget *GateBudget `json:"budget,omitempty"`
 }
 
-// GateBudget has the settings of the PodDisruptionBudget over the hold pods of a gate.
 type GateBudget struct {
 	// maxUnavailable is how many of the gate's nodes may be drained or not verified at the same time; default 1.
 	// +kubebuilder:default=1
@@ -97,7 +94,6 @@ type GateBudget struct {
 	MaxUnavailable int32 `json:"maxUnavailable,omitempty"`
 }
 
-// LatencyGateSpec says which nodes are held back until their latency is verified, and how.
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.placement.client) || !has(self.template.spec.placement.client.nodeName) && !has(self.template.spec.placement.client.nodeNames) && !has(self.template.spec.placement.client.nodeSelector)",message="template.spec.placement.client: must be {}, because the gate sets it to the node that it verifies; nodeSelector of the gate selects these nodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.custom) || self.template.spec.custom.image.contains('@sha256:')",message="template.spec.custom.image: a gate needs the image by digest (NAME@sha256:DIGEST), because a tag may name another program later"
 // +kubebuilder:validation:XValidation:rule="has(self.template.spec.criteria)",message="template.spec.criteria: the rules are required; a gate without rules cannot hold anything back"
@@ -112,8 +108,7 @@ type GateBudget struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.timeZone) || has(self.schedule)",message="timeZone: applies only to a schedule; remove it, or set schedule"
 // +kubebuilder:validation:XValidation:rule="!has(self.scheduleWindow) || has(self.schedule)",message="scheduleWindow: applies only to a schedule; remove it, or set schedule"
 type LatencyGateSpec struct {
-	// nodeSelector selects the nodes of the gate; it must not be empty. For every node, use matchExpressions with key
-	// kubernetes.io/hostname and operator Exists. A node belongs to the oldest gate that selects it.
+	// nodeSelector selects the nodes, and must not be empty. Of several gates, a node belongs to the oldest.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && self.matchLabels.size() > 0 || has(self.matchExpressions) && self.matchExpressions.size() > 0",message="nodeSelector: must have matchLabels or matchExpressions; to select every node, use matchExpressions: [{key: kubernetes.io/hostname, operator: Exists}]"
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && e.values.size() > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || e.values.size() == 0))",message="matchExpressions: operator must be In or NotIn with 1 to 64 values, or Exists or DoesNotExist without values"
@@ -127,14 +122,13 @@ type LatencyGateSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot change, because it contains the accepted results: delete the gate and apply it again"
 	Namespace string `json:"namespace"`
 
-	// template is the benchmark that verifies a node. spec.placement.client must not select nodes; spec.placement.server
-	// selects the peers, {} the nodes of the gate. spec.criteria is required; maxIncrease and maxDecrease compare with the
-	// node's accepted boots by baseline {type: Gate}. A change makes no node unverified.
+	// template is the benchmark of a node. placement.client selects no nodes; placement.server the peers, {} the gate's
+	// nodes. criteria is required: baseline {type: Gate} is the accepted boots. A change makes no node unverified.
 	// +required
 	Template LatencyBenchmarkTemplate `json:"template"`
 
-	// releaseAfter is how long a node that the gate no longer selects is retained, held back unless verified: 1m to 8760h.
-	// Results of a deleted Node or gate stay as long. To release a node at once, delete its LatencyVerification.
+	// releaseAfter is how long a node that the gate no longer selects, and results of a deleted Node or gate, stay: 1m to
+	// 8760h, default 1h. To release a node at once, delete its LatencyVerification.
 	// +optional
 	// +kubebuilder:default="1h"
 	// +kubebuilder:validation:Type=string
@@ -147,8 +141,7 @@ type LatencyGateSpec struct {
 	// +kubebuilder:default={}
 	Identity GateIdentity `json:"identity,omitzero"`
 
-	// schedule is when verified nodes are measured again, in turn: five fields of cron, or @daily, for example; default
-	// never. A time that summer time skips is due at the change; one that occurs twice is due once, unless the hour is *.
+	// schedule is when verified nodes are measured again, in turn: five cron fields, @daily or the like; default never.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=100
 	// +kubebuilder:validation:XValidation:rule="!self.contains('TZ') && !self.startsWith('@every')",message="give the time zone in timeZone, and times of day rather than @every"
@@ -157,8 +150,7 @@ type LatencyGateSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.startsWith('@') || self.findAll('[0-9]{1,4}-[0-9]{1,4}').all(r, int(r.split('-')[0]) <= int(r.split('-')[1])) && self.lowerAscii().findAll('[a-z]{3}-[a-z]{3}').all(r, 'jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|sun|mon|tue|wed|thu|fri|sat'.indexOf(r.substring(0, 3)) <= 'jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|sun|mon|tue|wed|thu|fri|sat'.indexOf(r.substring(4)))",message="a range must not end before it begins: write two ranges, such as 22-23,0-4"
 	Schedule string `json:"schedule,omitempty"`
 
-	// scheduleWindow is how long after each time of the schedule turns may begin, 1m to 8760h; default until all nodes
-	// had their turn. The remaining nodes are first in the next window.
+	// scheduleWindow is how long after each time turns may begin, 1m to 8760h; default until all nodes had their turn.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -175,8 +167,7 @@ type LatencyGateSpec struct {
 	// +optional
 	Enforcement Enforcement `json:"enforcement,omitzero"`
 
-	// maxUnverified is the number of nodes that may be in a state other than Verified before condition Passed is False,
-	// 0 or more; default any number. A node in state Failed makes it False in any case.
+	// maxUnverified is how many nodes may be not Verified before Passed is False; default any number. One Failed suffices.
 	// +kubebuilder:validation:Minimum=0
 	MaxUnverified *int32 `json:"maxUnverified,omitempty"`
 
@@ -262,7 +253,6 @@ type WorkloadPod struct {
 	Message string `json:"message,omitempty"`
 }
 
-// NodeCounts counts a gate's nodes by their state.
 type NodeCounts struct {
 	// total is the number of nodes.
 	Total int32 `json:"total"`
@@ -384,8 +374,7 @@ type LatencyGateStatus struct {
 	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are Operational (the gate works), and Passed (False if a node failed or too many nodes are not
-	// verified, True while all are verified). Ready, Reconciling and Stalled are for generic tools.
+	// conditions are Operational, Passed (True if all are verified, False if one failed), Ready, Reconciling and Stalled.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
@@ -395,8 +384,7 @@ type LatencyGateStatus struct {
 	// +optional
 	Nodes NodeCounts `json:"nodes,omitzero"`
 
-	// unsettled is true if the gate could measure none of the nodes that were there before it. Until a user edits the
-	// gate, it holds these back only after a measurement.
+	// unsettled is true if no older node could be measured: the gate holds these back once measured, or after an edit.
 	Unsettled bool `json:"unsettled,omitempty"`
 
 	// schedule says from when the times of spec.schedule count; absent without it, and while the gate is suspended.
@@ -446,8 +434,7 @@ type LatencyGateStatus struct {
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Passed")].message`,priority=1
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63 && !self.metadata.name.contains('.')",message="metadata.name: at most 63 characters and no dot, because it is part of labels and of the names of LatencyVerifications"
 type LatencyGate struct {
-	metav1.TypeMeta `json:",inline"`
-	// metadata is the standard object metadata.
+	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	// spec selects the nodes that are held back, and says how they are measured.
 	// +required
@@ -475,7 +462,6 @@ func (s *LatencyGateSpec) Parallel(nodes int) int {
 	return max(1, n)
 }
 
-// LatencyGateList is a list of LatencyGates.
 // +kubebuilder:object:root=true
 type LatencyGateList struct {
 	metav1.TypeMeta `json:",inline"`

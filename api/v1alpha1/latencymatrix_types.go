@@ -28,7 +28,6 @@ const (
 	ReasonPairPostponed = "PairPostponed" // when a pair waits so that others can be measured
 )
 
-// Topology says which nodes are measured with which.
 // +kubebuilder:validation:Enum=Star;Ring;AllPairs
 type Topology string
 
@@ -38,7 +37,6 @@ const (
 	TopologyAllPairs Topology = "AllPairs"
 )
 
-// LatencyMatrixSpec describes the pairs of nodes and their measurement.
 // +kubebuilder:validation:XValidation:rule="(self.topology == 'Star') == has(self.server)",message="server: required by topology Star, and not allowed with Ring and AllPairs"
 // +kubebuilder:validation:XValidation:rule="[self.template.spec.placement].all(p, (!has(p.client) || !has(p.client.nodeName) && !has(p.client.nodeNames) && !has(p.client.nodeSelector)) && (!has(p.server) || !has(p.server.nodeName) && !has(p.server.nodeNames) && !has(p.server.nodeSelector)))",message="template.spec.placement: client and server must not select nodes, because nodes and server of the matrix select them"
 // +kubebuilder:validation:XValidation:rule="!has(self.template.spec.criteria) || !has(self.template.spec.criteria.baseline) || self.template.spec.criteria.baseline.type != 'Gate' || has(self.template.spec.criteria.baseline.gate)",message="template.spec.criteria.baseline.gate: name the LatencyGate whose accepted result is the baseline"
@@ -47,8 +45,7 @@ type LatencyMatrixSpec struct {
 	// +required
 	Topology Topology `json:"topology"`
 
-	// nodes selects the nodes, at most 100; with topology Star the clients, at most 500. Nodes without the requested
-	// resources are left out; condition Accepted names them.
+	// nodes selects at most 100 nodes (Star: 500 clients). Nodes without the resources are left out: see Accepted.
 	// +required
 	Nodes NodeSelection `json:"nodes"`
 
@@ -68,14 +65,12 @@ type LatencyMatrixSpec struct {
 	// suspend stops the benchmarks of all pairs while it is true. A change is allowed at any time.
 	Suspend bool `json:"suspend,omitempty"`
 
-	// ttlSecondsAfterFinished is the number of seconds after which a finished matrix is deleted with its results, 0 to
-	// 315360000 (ten years); absent: never. A matrix that is the baseline of another matrix is kept.
+	// ttlSecondsAfterFinished deletes a finished matrix, unless it is a baseline: after 0 to 315360000 s; absent: never.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=315360000
 	TTLSecondsAfterFinished *int32 `json:"ttlSecondsAfterFinished,omitempty"`
 }
 
-// PairCounts counts the pairs of a LatencyMatrix.
 type PairCounts struct {
 	// total is the number of pairs of the plan.
 	Total int32 `json:"total"`
@@ -106,8 +101,7 @@ type LatencyMatrixStatus struct {
 	// +kubebuilder:default=-1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are Accepted (the cluster has what the spec requests), Succeeded (Unknown while pairs are not finished,
-	// False if a pair failed) and, with criteria, Passed. Ready, Reconciling and Stalled are for generic tools.
+	// conditions are Accepted, Succeeded (False if a pair failed), Passed (of criteria), Ready, Reconciling and Stalled.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
@@ -151,8 +145,7 @@ type LatencyMatrixStatus struct {
 	// +kubebuilder:validation:MaxItems=501
 	MissingNodes []MissingNode `json:"missingNodes,omitempty"`
 
-	// slowest are the measured pairs with the highest p99 of the headline cell, at most ten, the slowest first; for a
-	// stream, those with the lowest bandwidth. A p99 that falls among the lost messages is the highest.
+	// slowest are up to ten pairs with the highest (or lost) p99 of the headline cell or lowest bandwidth, slowest first.
 	// +listType=map
 	// +listMapKey=benchmark
 	// +kubebuilder:validation:MaxItems=10
@@ -201,7 +194,6 @@ type MatrixPair struct {
 	BitsPerSecond *int64 `json:"bitsPerSecond,omitempty"`
 }
 
-// Percentile returns the value of a percentile in nanoseconds, nil if it is unknown.
 func (r *MatrixPair) Percentile(name Percentile) *int64 { return nanosecondsOf(r.Percentiles, name) }
 
 // MatrixCell is the result of one cell over all measured pairs.
@@ -274,8 +266,7 @@ type PairsBandwidth struct {
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 46",message="metadata.name: at most 46 characters, because the benchmark of each pair is named after it"
 // +kubebuilder:validation:XValidation:rule="!has(self.spec.template.spec.variants) || self.spec.template.spec.variants.all(v, self.metadata.name.size() + v.name.size() <= 51)",message="spec.template.spec.variants: the names of the matrix and of a variant together have at most 51 characters, because the benchmark of each pair is named after both"
 type LatencyMatrix struct {
-	metav1.TypeMeta `json:",inline"`
-	// metadata is the standard object metadata.
+	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	// spec says which pairs of nodes are measured, and how.
 	// +required
@@ -286,7 +277,6 @@ type LatencyMatrix struct {
 	Status LatencyMatrixStatus `json:"status,omitzero"`
 }
 
-// LatencyMatrixList is a list of LatencyMatrices.
 // +kubebuilder:object:root=true
 type LatencyMatrixList struct {
 	metav1.TypeMeta `json:",inline"`
@@ -299,7 +289,6 @@ func (m *LatencyMatrix) PairName(number int32) string {
 	return fmt.Sprintf("%s-p%d", m.Name, number)
 }
 
-// SetCondition sets a condition for the current generation of the spec.
 func (m *LatencyMatrix) SetCondition(c metav1.Condition) {
 	c.ObservedGeneration = m.Generation
 	meta.SetStatusCondition(&m.Status.Conditions, c)

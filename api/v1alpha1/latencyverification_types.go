@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// VerificationState is the state of a node in its gate.
 // +kubebuilder:validation:Enum=Unverified;Measuring;Verified;Away;Failed;Inconclusive
 type VerificationState string
 
@@ -29,7 +28,6 @@ const (
 	VerificationInconclusive VerificationState = "Inconclusive"
 )
 
-// AcceptedBy is how a result was accepted.
 // +kubebuilder:validation:Enum=Pass;Hand
 type AcceptedBy string
 
@@ -258,11 +256,9 @@ type Turn struct {
 	Message string `json:"message"`
 }
 
-// NodeMark is a mark that a gate sets on a Node.
 // +kubebuilder:validation:Enum=Condition;Label;Taint
 type NodeMark string
 
-// The marks: the Node condition, the label and the taint.
 const (
 	MarkCondition NodeMark = "Condition"
 	MarkLabel     NodeMark = "Label"
@@ -323,8 +319,7 @@ type LatencyVerificationStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// state is Unverified, Measuring, Verified, Failed, Inconclusive, or Away: verified and not ready.
 	State VerificationState `json:"state,omitempty"`
-	// conditions are Verified (Unknown in states other than Verified and Failed), and Deletable (False while the
-	// deletion waits for the node to pass). Ready, Reconciling and Stalled are for generic tools.
+	// conditions are Verified, Deletable (False while a deletion waits for a pass), Ready, Reconciling and Stalled.
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
@@ -347,8 +342,7 @@ type LatencyVerificationStatus struct {
 	Preexisting bool `json:"preexisting,omitempty"`
 	// introduced is true if the machine was there before the gate (see status.unsettled of the gate).
 	Introduced bool `json:"introduced,omitempty"`
-	// absent are keys of the identity that the node does not report now. The gate keeps their values for 10 minutes
-	// (Devices: 30), in which the node is not measured.
+	// absent are identity keys that the node does not report, kept for 10 minutes (Devices: 30) without a measurement.
 	// +listType=map
 	// +listMapKey=key
 	// +kubebuilder:validation:MaxItems=64
@@ -386,13 +380,11 @@ type LatencyVerificationStatus struct {
 	// +listMapKey=mark
 	// +kubebuilder:validation:MaxItems=3
 	MarkFailures []MarkFailure `json:"markFailures,omitempty"`
-	// retained is set while the gate does not select or own the node, or the Node or the gate does not exist. The state is
-	// kept for spec.releaseAfter of the gate, and continues if the gate selects the node again.
+	// retained is set while the gate does not have the node, or either is gone. The state is kept for spec.releaseAfter.
 	Retained *Retention `json:"retained,omitempty"`
 	// accepted is the result that is the baseline of the next measurement.
 	Accepted *AcceptedResult `json:"accepted,omitempty"`
-	// reference are the node's accepted sessions, oldest first: of its first 5 boots with each of at most 2 peers, and the
-	// oldest of all. A result that a user accepts begins the list again.
+	// reference are sessions accepted since the last by hand: the first 5 boots with each of 2 peers, and the oldest.
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=11
 	Reference []ReferenceSession `json:"reference,omitempty"`
@@ -421,8 +413,7 @@ type LatencyVerificationStatus struct {
 	History []VerificationResult `json:"history,omitempty"`
 }
 
-// LatencyVerification is the state of one node of a LatencyGate, which creates it with the name GATE.NODE. While the
-// gate has the node and it is not verified, a deletion waits until it passes.
+// LatencyVerification is the state of a gate's node, named GATE.NODE. A deletion waits until a node held back passes.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=lver,categories=tailgate
@@ -443,8 +434,7 @@ type LatencyVerificationStatus struct {
 // +kubebuilder:printcolumn:name="Retained",type=string,JSONPath=`.status.retained.reason`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Verified")].message`,priority=1
 type LatencyVerification struct {
-	metav1.TypeMeta `json:",inline"`
-	// metadata is the standard object metadata.
+	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 	// spec names the node and its gate, and has the requests of users.
 	// +required
@@ -455,7 +445,6 @@ type LatencyVerification struct {
 	Status LatencyVerificationStatus `json:"status,omitzero"`
 }
 
-// LatencyVerificationList is a list of LatencyVerifications.
 // +kubebuilder:object:root=true
 type LatencyVerificationList struct {
 	metav1.TypeMeta `json:",inline"`

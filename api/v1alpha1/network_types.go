@@ -1,6 +1,5 @@
 package v1alpha1
 
-// NetworkType names a kind of network between client and server.
 // +kubebuilder:validation:Enum=Pod;Host;VF;PF;NAD
 type NetworkType string
 
@@ -25,8 +24,7 @@ func (t NetworkType) HasDevice() bool { return t == NetworkVF || t == NetworkPF 
 // +kubebuilder:validation:XValidation:rule="(self.type == 'NAD') == has(self.nad)",message="nad belongs to type NAD, which requires it: give nad.networkRef, or remove nad"
 // +kubebuilder:validation:XValidation:rule="self.type == 'Host' || !has(self.host)",message="host belongs to type Host: set type: Host, or remove host"
 type Network struct {
-	// type is Pod (primary pod network), Host (the node's own network, with --allow-host-network),
-	// VF or PF (SR-IOV device), or NAD (attached network without a device).
+	// type is Pod (primary), Host (the node's own, by --allow-host-network), VF or PF (SR-IOV), or NAD (without a device).
 	// +unionDiscriminator
 	// +required
 	Type NetworkType `json:"type"`
@@ -60,8 +58,7 @@ type HostNetwork struct {
 
 // Alignment ties the CPUs of pods without a device of the network to the NIC.
 type Alignment struct {
-	// alignWith is an extended resource of devices of the same NIC, such as openshift.io/sf_x2_vf. Each pod requests
-	// one device and leaves it unused, so that it gets CPUs of the NUMA node of the NIC.
+	// alignWith is an extended resource of the NIC. Each pod requests a device, unused, to get CPUs of its NUMA node.
 	// +kubebuilder:validation:MinLength=3
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')",message="must be a resource name with its prefix, such as openshift.io/sf_x2_vf"
@@ -73,7 +70,7 @@ type Alignment struct {
 // +kubebuilder:validation:XValidation:rule="has(self.ipam) || !has(self.mtu)",message="mtu is for networks that the operator creates: give ipam, or set the MTU in the NetworkAttachmentDefinition"
 type DeviceNetwork struct {
 	// resourceName is the extended resource of the VFs or PFs, such as openshift.io/sf_x2_vf, of a device plugin or a
-	// DeviceClass. The annotation k8s.v1.cni.cncf.io/resourceName of the NetworkAttachmentDefinition must equal it.
+	// DeviceClass. networkRef's annotation k8s.v1.cni.cncf.io/resourceName must equal it.
 	// +required
 	// +kubebuilder:validation:MinLength=3
 	// +kubebuilder:validation:MaxLength=253
@@ -83,8 +80,7 @@ type DeviceNetwork struct {
 	// networkRef names the NetworkAttachmentDefinition that Multus attaches to both pods as net1.
 	NetworkRef *NetworkRef `json:"networkRef,omitempty"`
 
-	// ipam is the source of the addresses. With it, the operator creates the NetworkAttachmentDefinition, with the CNI
-	// plugin sriov for a VF and host-device for a PF, and deletes it with the benchmark.
+	// ipam is the source of addresses of a network that the operator creates by CNI plugin sriov (VF) or host-device (PF).
 	IPAM *IPAM `json:"ipam,omitempty"`
 
 	// mtu is the MTU of a network that the operator creates, in bytes; default the device's own.
@@ -129,10 +125,8 @@ func (n *Network) device() DeviceNetwork {
 	return DeviceNetwork{}
 }
 
-// ResourceName returns the extended resource of the network's devices, empty for a network without devices.
 func (n *Network) ResourceName() string { return n.device().ResourceName }
 
-// AlignWith returns the extended resource that aligns the CPUs of a network without devices; empty if there is none.
 func (n *Network) AlignWith() string {
 	switch {
 	case n.Host != nil:
@@ -143,13 +137,10 @@ func (n *Network) AlignWith() string {
 	return ""
 }
 
-// IPAM returns the source of the addresses of a network that the operator creates, nil for other networks.
 func (n *Network) IPAM() *IPAM { return n.device().IPAM }
 
-// MTU returns the MTU of a network that the operator creates, 0 if the spec does not set it.
 func (n *Network) MTU() int32 { return n.device().MTU }
 
-// NetworkRef returns the name of an existing NetworkAttachmentDefinition, nil for networks that do not use one.
 func (n *Network) NetworkRef() *NetworkRef {
 	if n.NAD != nil {
 		return &n.NAD.NetworkRef
@@ -157,7 +148,6 @@ func (n *Network) NetworkRef() *NetworkRef {
 	return n.device().NetworkRef
 }
 
-// Interface returns the node's interface that is measured, empty unless the spec names one.
 func (n *Network) Interface() string {
 	if n.Host == nil {
 		return ""
@@ -165,7 +155,6 @@ func (n *Network) Interface() string {
 	return n.Host.Interface
 }
 
-// NetworkRef names a NetworkAttachmentDefinition.
 type NetworkRef struct {
 	// name is the NetworkAttachmentDefinition's name.
 	// +required
@@ -179,7 +168,6 @@ type NetworkRef struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// IPAMType is the source of addresses.
 // +kubebuilder:validation:Enum=Static;Whereabouts
 type IPAMType string
 
@@ -228,7 +216,6 @@ const (
 	OnloadProfileLatencyBest OnloadProfile = "latency-best"
 )
 
-// OnloadSource says where the Onload library comes from.
 // +kubebuilder:validation:Enum=DevicePlugin;Image
 type OnloadSource string
 
@@ -251,7 +238,6 @@ type Acceleration struct {
 	Onload *Onload `json:"onload,omitempty"`
 }
 
-// Onload has the settings of AMD's Onload.
 // +kubebuilder:validation:XValidation:rule="!has(self.profile) || !has(self.profileRef)",message="give profile or profileRef, not both"
 type Onload struct {
 	// profile is latency, or latency-best, which sends by CTPIO, too; default, without profileRef, Onload's defaults.
@@ -269,14 +255,12 @@ type Onload struct {
 	// source is the source of the Onload library: DevicePlugin (default), or Image, the bench image.
 	Source OnloadSource `json:"source,omitempty"`
 
-	// library is the path of the library in the pod; default /opt/onload/usr/lib64/libonload.so with source
-	// DevicePlugin, and where the dynamic linker finds libonload.so with source Image.
+	// library is its path in the pod; default /opt/onload/usr/lib64/libonload.so, with source Image the linker's choice.
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:XValidation:rule="self.matches('^/[A-Za-z0-9._/+-]+/lib(onload([.-][A-Za-z0-9._+-]*)?|citransport[A-Za-z0-9._+-]*)$')",message="must be the absolute path of Onload's library, such as /usr/lib64/libonload.so, or libcitransport0.so as it is built; libonload_ext and libonload_zf are other libraries"
 	Library string `json:"library,omitempty"`
 }
 
-// OnloadSettings returns the settings of Onload, empty if the spec gives none.
 func (a *Acceleration) OnloadSettings() Onload {
 	if a == nil || a.Onload == nil {
 		return Onload{}

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// NUMAPolicy is the consequence of CPUs and device on different NUMA nodes.
 // +kubebuilder:validation:Enum=Required;Preferred;Ignore
 type NUMAPolicy string
 
@@ -37,8 +36,7 @@ type Placement struct {
 	// +kubebuilder:validation:Maximum=64
 	CPUs int32 `json:"cpus,omitempty"`
 
-	// memory is the memory of each endpoint, 128Mi to 64Gi; default 512Mi, enough for 10s of any tool. The tools keep
-	// all samples in memory; condition Accepted says how much a spec needs.
+	// memory is the memory of each endpoint, 128Mi to 64Gi; default 512Mi, enough for 10s. Accepted says if it is too low.
 	// +kubebuilder:default="512Mi"
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=20
@@ -74,7 +72,6 @@ type EndpointPlacement struct {
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 }
 
-// On returns a copy that selects other nodes.
 func (e *EndpointPlacement) On(nodes NodeSelection) *EndpointPlacement {
 	own := cmp.Or(e, &EndpointPlacement{}).DeepCopy()
 	own.NodeSelection = nodes
@@ -103,7 +100,6 @@ func (p Placement) NUMAPolicyOf(v Variant, role string) NUMAPolicy {
 	return cmp.Or(v.NUMAPolicy, p.Of(role).NUMAPolicy, usual)
 }
 
-// EndpointCPUs is the number of CPUs of each endpoint.
 type EndpointCPUs struct {
 	// client is the number of CPUs of the client.
 	// +kubebuilder:validation:Minimum=1
@@ -124,7 +120,6 @@ func (b *LatencyBenchmark) CPUs() EndpointCPUs {
 	}
 }
 
-// Of returns the number of CPUs of the endpoint with a role.
 func (c EndpointCPUs) Of(role string) int32 {
 	if role == RoleClient {
 		return c.Client
@@ -132,7 +127,6 @@ func (c EndpointCPUs) Of(role string) int32 {
 	return c.Server
 }
 
-// NodeSelection selects nodes.
 // +kubebuilder:validation:XValidation:rule="[has(self.nodeName), has(self.nodeNames), has(self.nodeSelector)].filter(given, given).size() <= 1",message="give only one of nodeName, nodeNames and nodeSelector"
 type NodeSelection struct {
 	// nodeName is the name of the one node.
@@ -153,7 +147,6 @@ type NodeSelection struct {
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 }
 
-// Any reports whether the selection does not restrict the nodes.
 func (s *NodeSelection) Any() bool {
 	return s.NodeName == "" && len(s.NodeNames) == 0 && s.NodeSelector == nil
 }
@@ -209,7 +202,6 @@ type PodSettings struct {
 	Env []EnvVar `json:"env,omitempty"`
 }
 
-// Hugepages are huge pages of one size.
 // +kubebuilder:validation:XValidation:rule="!string(self.amount).matches('^[0-9]{1,12}([.][0-9]{1,3})?([kMG]|[KMG]i)?$') || quantity(string(self.amount)).isInteger() && quantity(string(self.amount)).asInteger() % quantity(self.size).asInteger() == 0",message="amount must be a multiple of size"
 type Hugepages struct {
 	// size of a page: 2Mi, the size that Onload uses, or 1Gi.

@@ -1,7 +1,6 @@
 package v1alpha1
 
-// The checks of an endpoint's proof, in the order of the status. An agent reports its findings inside the pod, and they
-// are compared with the API server's data about the pod. If the two contradict each other, nothing is proved.
+// The checks of an endpoint's proof, in order. A contradiction between the agent and the API server proves nothing.
 const (
 	ProofCPUsExclusive   = "CPUsExclusive"  // has just the requested CPUs; others took at most 1/100 of the time
 	ProofNUMALocal       = "NUMALocal"      // the measuring CPU is on the NUMA node of the interface's device

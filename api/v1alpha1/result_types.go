@@ -11,8 +11,7 @@ const (
 	PlacementUnverified PlacementState = "Unverified"
 )
 
-// CellResult is the result of one cell over all finished rounds, with latencies in nanoseconds of latencyType. A
-// percentile is absent if fewer than ten samples are beyond it, or if it falls among the lost messages.
+// CellResult is the result of one cell over all finished rounds, with latencies in nanoseconds of latencyType.
 type CellResult struct {
 	// variant is the name of the variant, default if the spec has no variants.
 	// +kubebuilder:validation:MaxLength=63
@@ -42,7 +41,7 @@ type CellResult struct {
 	StddevNanoseconds *int64 `json:"stddevNanoseconds,omitempty"`
 	// maxNanoseconds is the exact largest sample.
 	MaxNanoseconds *int64 `json:"maxNanoseconds,omitempty"`
-	// percentiles are the known percentiles, in ascending order.
+	// percentiles are in ascending order, those with ten samples beyond them that do not fall among the lost messages.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=9
@@ -83,7 +82,6 @@ func (s *LatencyBenchmarkStatus) Headline() *CellResult {
 	return &s.Results[0]
 }
 
-// Percentile returns the value of a percentile in nanoseconds, nil if it is unknown.
 func (c *CellResult) Percentile(name Percentile) *int64 { return nanosecondsOf(c.Percentiles, name) }
 
 // PercentileResult is the value of one percentile.
@@ -140,7 +138,6 @@ type Ratio struct {
 // +kubebuilder:validation:MaxLength=32
 type Factor string
 
-// FactorOf returns a number with a number of decimals.
 func FactorOf(v float64, decimals int) Factor {
 	return Factor(strconv.FormatFloat(v, 'f', decimals, 64))
 }
@@ -224,7 +221,6 @@ type Endpoint struct {
 	Proof []ProofLine `json:"proof,omitempty"`
 }
 
-// ProofState is the result of a check.
 // +kubebuilder:validation:Enum=Proved;Failed;Unknown;Noted
 type ProofState string
 

@@ -22,12 +22,10 @@ func (t *LatencyBenchmarkTemplate) Benchmark() LatencyBenchmarkSpec {
 	return LatencyBenchmarkSpec{MeasurementSpec: t.Spec}
 }
 
-// LabelValue is the value of a label.
 // +kubebuilder:validation:MaxLength=63
 // +kubebuilder:validation:Pattern=`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`
 type LabelValue string
 
-// TemplateMetadata is the metadata that a template can give.
 type TemplateMetadata struct {
 	// labels are the labels of the benchmarks, at most 16.
 	// +kubebuilder:validation:MaxProperties=16

@@ -31,7 +31,6 @@ func (t Traffic) CellName() string {
 	return name
 }
 
-// OpenLoop reports whether messages are sent at a rate.
 func (t Traffic) OpenLoop() bool { return t.RatePerSecond > 0 }
 
 // SentIn returns how many messages are sent in a time at the rate; 0 without a rate.
