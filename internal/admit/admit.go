@@ -123,7 +123,7 @@ func unknownField(path string, root *schema.Structural, object map[string]any) e
 		if spec := root.Properties["spec"]; len(found) == 0 {
 			found = further("spec", name, &spec)
 		}
-		if instead = strings.Join(found, " or "); instead == "" {
+		if instead = strings.TrimPrefix(strings.ReplaceAll(strings.Join(found, " or "), " .", " "), "."); instead == "" {
 			instead = "one of " + strings.Join(slices.Sorted(maps.Keys(at.Properties)), ", ")
 		}
 	}

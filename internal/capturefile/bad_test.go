@@ -111,7 +111,7 @@ func TestBad(t *testing.T) {
 		"another server":   {wrongServer, [][]byte{whole}, []string{"no match", "0 requests to [192.0.2.1:12002]"}},
 		"no server":        {noServer, [][]byte{older.pcap(true)}, []string{"0 requests to [] (--server)"}},
 		"no match":         {noKey, [][]byte{whole}, []string{"20 requests to [192.0.2.1:12001] (--server) and 20 answers, with no key in common within 1s"}},
-		"µs":               {ofOrders(), [][]byte{good.pcap(false)}, []string{"a latency is 5µs, and the times are whole µs: capture with tcpdump --time-stamp-precision=nano"}},
+		"µs":               {ofOrders(), [][]byte{good.pcap(false)}, []string{"a latency is 5µs, and the times are whole µs: let tcpdump write ns"}},
 		"pcapng, µs":       {ofOrders(), [][]byte{good.bare(1, 0, 1e6, asIs)}, []string{"the times are whole µs"}},
 		"pcapng, 2^-24 s":  {ofOrders(), [][]byte{good.bare(1, 0x80|24, 1<<24, asIs)}, []string{"file-1: packet 1: its time has a binary resolution, which is not read"}},
 		"two places":       {ofOrders(), [][]byte{many.pcap(true), elsewhere.pcap(true)}, []string{"messages came again: the files are of several places of the path"}},

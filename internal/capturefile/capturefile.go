@@ -88,7 +88,7 @@ func Analyze(ctx context.Context, files []File, o Options, record func(ns int64)
 	case err == nil && again > max(r.Matched, 100):
 		err = fmt.Errorf("%d of %d messages came again: the files are of several places of the path; give those of one", again, r.Requests+r.Answers)
 	case err == nil && r.Matched > 0 && !a.fine && a.least < coarse:
-		err = fmt.Errorf("a latency is %s, and the times are whole µs: capture with tcpdump --time-stamp-precision=nano", a.least)
+		err = fmt.Errorf("a latency is %s, and the times are whole µs: let tcpdump write ns, as docs/captures.md says", a.least)
 	}
 	if err == nil && r.Matched == 0 {
 		err = fmt.Errorf("no match: %d packets have %d requests to %v (--server) and %d answers, with no key in common within %s; %d segments are of connections that are older than the capture (--mid-stream), and %d packets are fragments or of protocols that are not read",
