@@ -67,4 +67,12 @@ func TestOwnStatisticsOfUnequalRounds(t *testing.T) {
 			t.Errorf("%d rounds: %d samples, mean %v", len(each), line.Samples, line.MeanNanoseconds)
 		}
 	}
+	// What no round has is absent, and not 0.
+	for name, each := range map[string][]rounds.Round{"no mean": {{Found: true, Own: &tool.Own{Count: 10, P50Ns: 2000}}}, "nothing": {without}} {
+		line := &cell{rounds: map[v1alpha1.Percentile][]stats.Observation{}}
+		ownStatistics(line, each, func(ns int64) int64 { return ns })
+		if line.MeanNanoseconds != nil || line.MinNanoseconds != nil || line.MaxNanoseconds != nil || line.StddevNanoseconds != nil {
+			t.Errorf("%s: mean %v, min %v, max %v, stddev %v", name, line.MeanNanoseconds, line.MinNanoseconds, line.MaxNanoseconds, line.StddevNanoseconds)
+		}
+	}
 }
