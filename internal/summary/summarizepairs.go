@@ -21,7 +21,7 @@ type PairResult struct {
 	Of *v1alpha1.LatencyBenchmark
 }
 
-// Rank returns a percentile to order pairs: Infinite if lost, -1 if unknown.
+// Rank returns a percentile: Infinite if lost, -1 if unknown.
 func (r PairResult) Rank(p v1alpha1.Percentile) int64 {
 	switch ns := r.Percentile(p); {
 	case ns != nil:
@@ -39,13 +39,23 @@ func (r PairResult) Placement() v1alpha1.PlacementState {
 	return Placement(slices.DeleteFunc(slices.Clone(r.Of.Status.Endpoints), func(e v1alpha1.Endpoint) bool { return e.Variant != r.Variant }))
 }
 
-// Slower orders the pairs of a cell by the highest p99, then p50; streams by the lowest bandwidth. A
-// slow pair has too few samples for a p99, and comes first.
+// Slower orders the pairs of a cell by the highest p99, then p50; streams by the lowest bandwidth.
 func Slower(a, b PairResult) int {
 	if a.Stream && a.Bandwidth != nil && b.Bandwidth != nil {
 		return slowerStream(a, b)
 	}
-	return cmp.Or(cmp.Compare(uint64(b.Rank(v1alpha1.P99)), uint64(a.Rank(v1alpha1.P99))), cmp.Compare(b.Rank(v1alpha1.P50), a.Rank(v1alpha1.P50)))
+	return cmp.Or(slowerBy(v1alpha1.P99, a, b), slowerBy(v1alpha1.P50, a, b))
+}
+
+// slowerBy orders by a percentile. Too few samples for it are of a slow pair: only lost ones are worse.
+func slowerBy(p v1alpha1.Percentile, a, b PairResult) int {
+	order := func(r PairResult) int64 {
+		if ns := r.Rank(p); ns >= 0 {
+			return ns
+		}
+		return stats.Infinite - 1
+	}
+	return cmp.Compare(order(b), order(a))
 }
 
 func slowerStream(a, b PairResult) int {
