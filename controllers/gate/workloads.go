@@ -109,7 +109,6 @@ type inspections struct {
 	left         int                  // logs that this look may still read
 }
 
-// workload fills in the status of a workload.
 func (l *inspections) workload(ctx context.Context, w v1alpha1.GateWorkload, status *v1alpha1.WorkloadStatus) (err error) {
 	required := requirement{text: w.Require}
 	if required.checks, err = proof.ParseRequirements(w.Require, &required.pod); err != nil {
@@ -153,7 +152,6 @@ func (l *inspections) workload(ctx context.Context, w v1alpha1.GateWorkload, sta
 	return nil
 }
 
-// pod adds a pod to the status of its workload.
 func (l *inspections) pod(ctx context.Context, p *corev1.Pod, required requirement, status *v1alpha1.WorkloadStatus) error {
 	if pods.Ended(p) || p.DeletionTimestamp != nil {
 		return nil
@@ -252,7 +250,6 @@ func (r *Workloads) inspection(ctx context.Context, p *corev1.Pod, container str
 	return found, err
 }
 
-// SetupWithManager registers the controller.
 func (r *Workloads) SetupWithManager(mgr ctrl.Manager) error {
 	r.Client = controllers.Logged(r.Client)
 	return ctrl.NewControllerManagedBy(mgr).

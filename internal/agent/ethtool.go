@@ -55,7 +55,6 @@ const (
 	maxNames        = 1024 // of a set: Linux has 64 features today
 )
 
-// names returns the names of a set, in the order of their bits.
 func (e ethtool) names(set uint32) []string {
 	info := struct { // ethtool_sset_info
 		command, _ uint32

@@ -134,7 +134,6 @@ func (h host) stacks(own func(pid int) bool, grown map[string]int64) (ids []int)
 	return ids
 }
 
-// inGroup returns whether a process is in a process group.
 func inGroup(group int) func(int) bool {
 	return func(pid int) bool {
 		g, err := unix.Getpgid(pid)

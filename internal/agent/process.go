@@ -136,7 +136,6 @@ func (p *process) ended() bool {
 // exitCode returns the exit code of a process that ended, or -1 if it was killed.
 func (p *process) exitCode() int { return p.cmd.ProcessState.ExitCode() }
 
-// ending describes how a process ended, as the end of a sentence.
 func (p *process) ending() string {
 	status, ok := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	switch {

@@ -46,7 +46,6 @@ type packet struct {
 	answer bool
 }
 
-// GetCaptureInfo leads from a segment back to its packet.
 func (p *packet) GetCaptureInfo() gopacket.CaptureInfo { return p.info }
 
 // source is a file as it is read: next is the packet to be taken, newest the newest up to it.

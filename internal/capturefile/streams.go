@@ -150,7 +150,6 @@ func (s *stream) Accept(tcp *layers.TCP, _ gopacket.CaptureInfo, _ reassembly.TC
 	return true
 }
 
-// ReassembledSG takes bytes of a direction in their order.
 func (s *stream) ReassembledSG(sg reassembly.ScatterGather, ac reassembly.AssemblerContext) {
 	h := s.halves[ac.(*packet).answer]
 	s.ahead -= len(h.ahead)

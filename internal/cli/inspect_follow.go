@@ -213,7 +213,6 @@ func (c *inspectCall) addEphemeral(ctx context.Context, pod *corev1.Pod, target 
 	return nil
 }
 
-// helperRefused says what lets the API server accept a helper pod.
 func helperRefused(namespace string, err error) error {
 	switch {
 	case strings.Contains(err.Error(), "PodSecurity"):

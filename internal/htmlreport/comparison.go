@@ -182,7 +182,6 @@ type judgedRule struct {
 	limit verdict.Limit
 }
 
-// Least means that lower values are beyond the limit.
 func (j judgedRule) Least() bool { return j.limit.Least }
 
 func (j judgedRule) Picture() string {

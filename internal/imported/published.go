@@ -37,7 +37,6 @@ type Entry struct {
 	File          string `json:"file"`
 }
 
-// Entries returns the published results.
 func Entries() ([]Entry, error) {
 	var all []Entry
 	content, err := files.ReadFile("published/index.yaml")

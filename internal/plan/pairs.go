@@ -35,7 +35,6 @@ func star(clients []string, server string) []v1alpha1.Pair {
 	return pairs
 }
 
-// ring returns every second pair, and then the others.
 func ring(nodes []string) []v1alpha1.Pair {
 	n := len(nodes)
 	if n < 3 {

@@ -292,7 +292,6 @@ func (c *choice) candidate(n *corev1.Node) candidate {
 	return found
 }
 
-// extended reports whether a resource comes from a device plugin.
 func extended(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), "/") && !strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }

@@ -394,7 +394,6 @@ func explain(c tool.Cell, exitCode int, said string, problem error) error {
 	return tool.Exited("sockperf", exitCode, cmp.Or(why, problem.Error()), errorLines(said))
 }
 
-// errorLines joins the lines that report an error into one.
 func errorLines(said string) string {
 	var found []string
 	for line := range strings.Lines(said) {

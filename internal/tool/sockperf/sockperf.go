@@ -63,7 +63,6 @@ func (driver) Listens(c tool.Cell) v1alpha1.Protocol {
 	return v1alpha1.ProtocolUDP
 }
 
-// Client measures one cell.
 func (driver) Client(c tool.Cell, t tool.Target) tool.Command {
 	mode := "ping-pong"
 	var more []string
