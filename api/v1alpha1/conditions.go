@@ -199,7 +199,7 @@ func finished(conditions []metav1.Condition) bool {
 	return c != nil && c.Status != metav1.ConditionUnknown
 }
 
-// Verdict returns the verdict of the present spec; nil if there is none, or the rules changed since.
+// Verdict returns the verdict of the present spec; nil if there is none, or the spec changed since.
 func (b *LatencyBenchmark) Verdict() *Verdict {
 	if c := meta.FindStatusCondition(b.Status.Conditions, ConditionPassed); c != nil && c.ObservedGeneration < b.Generation {
 		return nil

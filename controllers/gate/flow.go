@@ -312,7 +312,7 @@ func measuring(w *world) step {
 	}
 	switch {
 	case passed.Status == metav1.ConditionTrue && discarded(b) != "":
-		return measuredAgain(w, v1alpha1.ReasonBenchmarkEdited, "a user may have chosen the result: "+discarded(b))
+		return measuredAgain(w, v1alpha1.ReasonBenchmarkEdited, "a user could have chosen the result, unless the path or the cluster caused it: "+discarded(b))
 	case passed.Status == metav1.ConditionTrue:
 		return accepted(w, passed.Message)
 	case passed.Status == metav1.ConditionFalse:
@@ -322,7 +322,7 @@ func measuring(w *world) step {
 	}
 }
 
-// discards are the outcomes with which a user who may write pods, networks or policies of them, or
+// discards are the outcomes with which a user who may write pods, networks or network policies, or
 // run a command in a pod, can end an attempt. Where the cause was another, it is measured once more.
 var discards = []string{
 	v1alpha1.OutcomePodLost, v1alpha1.OutcomeSuspended, v1alpha1.OutcomeNodeLost, v1alpha1.OutcomeAgentFailed, v1alpha1.OutcomeDeadlineExceeded,
@@ -439,7 +439,7 @@ func accepted(w *world, message string) step {
 		return s
 	case w.verification.Status.Accepted == nil && unbounded != "":
 		return inconclusive(v1alpha1.ReasonNothingToCompare, fmt.Sprintf(
-			"no rule has an absolute limit (max) for a latency of %s, so that the first result shows nothing about it; check LatencyBenchmark %s and accept it: kubectl tailgate accept %s %s: %s",
+			"no rule has an absolute limit (max of a latency, min of a throughput) for %s, so that the first result shows nothing about it; check LatencyBenchmark %s and accept it: kubectl tailgate accept %s %s: %s",
 			unbounded, w.benchmark.Name, w.verification.Name, w.benchmark.Name, message))
 	case w.verification.Status.Accepted == nil:
 		slower, note := w.first(sessions.Levels(session.Rounds), tolerances)

@@ -38,7 +38,7 @@ func (w *world) first(session []v1alpha1.ValueLevel, tolerances sessions.Toleran
 	return w.group(session, tolerances)
 }
 
-// former says also if nothing can be compared although the machine is not verified there.
+// former compares with the machine under another name; it also says if nothing can be compared.
 func (w *world) former(session []v1alpha1.ValueLevel, tolerances sessions.Tolerances) (slower string) {
 	for _, v := range w.formers {
 		known, compared := sessions.OfNode(v), false

@@ -42,7 +42,7 @@ type watch struct {
 }
 
 func (h host) watch(iface string, cpus ...int) *watch {
-	w := &watch{host: h, cpus: cpus, iface: iface, ports: h.ports(iface), buffer: make([]byte, 64<<10), grown: map[string]int64{}}
+	w := &watch{host: h, cpus: cpus, iface: iface, buffer: make([]byte, 64<<10), grown: map[string]int64{}}
 	if possible, err := result.ParseCPUs(h.read("sys/devices/system/cpu/possible")); err == nil {
 		for _, cpu := range cpus {
 			w.places = append(w.places, slices.Index(possible.List(), cpu))
@@ -52,6 +52,9 @@ func (h host) watch(iface string, cpus ...int) *watch {
 	// Beside version 1, the processes of many containers are in one cgroup of version 2.
 	if w.limited = limited; version != "1" {
 		w.pressed, _ = h.cgroupDir("")
+	}
+	if bond := h.lower(iface); len(h.glob("sys/class/net/"+bond+"/bonding")) > 0 { // Ports of a bridge come and go with others' pods.
+		w.ports = h.lowers(bond)
 	}
 	if len(datapath(iface)) > 0 {
 		w.datapath = func() map[string]int64 { return datapath(iface) }

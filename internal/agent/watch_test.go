@@ -96,15 +96,18 @@ func TestWatchAddsUpWhatHappens(t *testing.T) {
 func TestWatchCountsPortsOfABond(t *testing.T) {
 	changes := "sys/class/net/%s/carrier_changes"
 	h := fakeRoot(t, map[string]string{
+		"sys/class/net/bond0/bonding/mode": "active-backup 1\n", "sys/class/net/br0/lower_ens1/x": "", "sys/class/net/br0/lower_ens2/x": "", fmt.Sprintf(changes, "br0"): "2\n",
 		"sys/class/net/bond0/lower_ens1/x": "", "sys/class/net/bond0/lower_ens2/x": "",
 		fmt.Sprintf(changes, "bond0"): "2\n", fmt.Sprintf(changes, "ens1"): "4\n", fmt.Sprintf(changes, "ens2"): "1\n",
 	})
-	w := h.watch("bond0", 2)
-	w.begin()
+	bond, bridge := h.watch("bond0", 2), h.watch("br0", 2)
+	bond.begin()
+	bridge.begin()
 	write(t, h, map[string]string{fmt.Sprintf(changes, "ens1"): "5\n"})
-	w.end()
-	if got := w.deltas()["nic.carrier-changes"]; got != 1 {
-		t.Errorf("%d changes", got)
+	bond.end()
+	bridge.end()
+	if got, others := bond.deltas()["nic.carrier-changes"], bridge.deltas()["nic.carrier-changes"]; got != 1 || others != 0 {
+		t.Errorf("%d changes of the bond, %d of the bridge", got, others)
 	}
 }
 

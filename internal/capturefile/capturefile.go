@@ -35,14 +35,15 @@ type Options struct {
 	MidStream       bool          // an older TCP connection continues with a whole message
 }
 
-// Result has counts: Requests = Matched + Lost + RequestsAgain, and
+// Result has counts: Requests = Matched + Lost + RequestsAgain; Open of the lost might have got an
+// answer after the capture, within the timeout. And
 // Answers = Matched + Unmatched + AnswersAgain. Again: the key is that of an earlier one.
 type Result struct {
 	Servers     []netip.AddrPort
 	First, Last time.Time
 	// OutOfOrder are up to 1 ms older than one before, Unread of a server and neither TCP nor UDP.
 	Packets, OutOfOrder, Unread                                              int64
-	Requests, Answers, Matched, Lost, Unmatched, RequestsAgain, AnswersAgain int64
+	Requests, Answers, Matched, Lost, Open, Unmatched, RequestsAgain, AnswersAgain int64
 	// Retransmitted counts segments, Gaps places in streams where MissingBytes were not captured.
 	Retransmitted, Gaps, MissingBytes int64
 	OtherBytes, Older                 int64 // of no whole message; segments of older connections
@@ -74,7 +75,7 @@ func Analyze(ctx context.Context, files []File, o Options, record func(ns int64)
 	if err := o.check(); err != nil {
 		return Result{}, err
 	}
-	a := &analysis{Options: o, Result: Result{Servers: o.Servers}, record: record, young: map[string]waiting{}, old: map[string]waiting{}, least: coarse}
+	a := &analysis{Options: o, Result: Result{Servers: o.Servers}, record: record, young: map[string]waiting{}, old: map[string]waiting{}}
 	a.assembler = reassembly.NewAssembler(reassembly.NewStreamPool(a))
 	a.assembler.MaxBufferedPagesTotal, a.assembler.MaxBufferedPagesPerConnection = mostPages, mostPagesEach
 	r := &a.Result
@@ -82,13 +83,12 @@ func Analyze(ctx context.Context, files []File, o Options, record func(ns int64)
 	if a.assembler.FlushAll(); err == nil {
 		err = a.err
 	}
-	a.expire()
-	a.expire()
-	switch again := r.RequestsAgain + r.AnswersAgain + r.Retransmitted; {
-	case err == nil && again > max(r.Matched, 100):
-		err = fmt.Errorf("%d of %d messages came again: the files are of several places of the path; give those of one", again, r.Requests+r.Answers)
-	case err == nil && r.Matched > 0 && !a.fine && a.least < coarse:
-		err = fmt.Errorf("a latency is %s, and the times are whole µs: let tcpdump write ns, as docs/captures.md says", a.least)
+	a.end()
+	switch again := r.RequestsAgain + r.Retransmitted; {
+	case err == nil && again > max(r.Matched/2, 100):
+		err = fmt.Errorf("%d requests and segments came again: give the files of one place of the path, and a --match that distinguishes requests", again)
+	case err == nil && !a.fine && 2*a.short > r.Matched:
+		err = fmt.Errorf("most latencies are below %s, and the times are whole µs: let tcpdump write ns, as docs/captures.md says", coarse)
 	}
 	if err == nil && r.Matched == 0 {
 		err = fmt.Errorf("no match: %d packets have %d requests to %v (--server) and %d answers, with no key in common within %s; %d segments are of connections that are older than the capture (--mid-stream), and %d packets are fragments or of protocols that are not read",
@@ -141,7 +141,9 @@ func (a *analysis) matched(answer bool, key []byte, p place) error {
 		}
 		if p.at-w.at <= int64(a.Timeout) {
 			a.Matched++
-			a.fine, a.least = a.fine || p.at%1000 != 0, min(a.least, time.Duration(p.at-w.at))
+			if a.fine = a.fine || p.at%1000 != 0 || w.at%1000 != 0; p.at-w.at < int64(coarse) {
+				a.short++
+			}
 			a.record(p.at - w.at)
 			break
 		}
@@ -149,6 +151,18 @@ func (a *analysis) matched(answer bool, key []byte, p place) error {
 		a.Unmatched++
 	}
 	return nil
+}
+
+func (a *analysis) end() {
+	for _, generation := range []map[string]waiting{a.young, a.old} {
+		for _, w := range generation {
+			if !w.answer && !w.done && a.Last.UnixNano()-w.at < int64(a.Timeout) {
+				a.Open++
+			}
+		}
+	}
+	a.expire()
+	a.expire()
 }
 
 func (a *analysis) expire() {

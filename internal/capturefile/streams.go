@@ -23,8 +23,8 @@ type analysis struct {
 	Options
 	Result
 	record    func(ns int64)
-	fine      bool          // a time is no multiple of 1 µs
-	least     time.Duration // the shortest latency below coarse
+	fine      bool  // a time is no multiple of 1 µs
+	short     int64 // latencies below coarse
 	assembler *reassembly.Assembler
 	// err is the first error of a stream. connections were followed, of which some are open.
 	err               error

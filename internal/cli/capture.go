@@ -120,7 +120,7 @@ func (c *captureAnalysis) run(ctx context.Context, names []string, stdin io.Read
 	switch c.form {
 	case "hlog":
 		fmt.Fprintf(&out, "#[Histogram log format version 1.3]\n#[%s]\n#[StartTime: %d (seconds since epoch)]\n", strings.Join(lines, "]\n#["), r.First.Unix())
-		if r.Lost+r.Gaps > 0 { // Other commands refuse a log without its slowest messages.
+		if r.Lost-r.Open+r.Gaps > 0 { // Other commands refuse a log without its slowest messages.
 			fmt.Fprintf(&out, "%s%s]\n", samples.Lacking, lacking)
 		}
 		fmt.Fprintf(&out, "0.000,%.3f,%.3f,%s\n", r.Last.Sub(r.First).Seconds(), float64(h.MaxNs)/1e6, h.Encoded)

@@ -199,7 +199,7 @@ func planGate(ctx context.Context, g *glimpse, of *v1alpha1.LatencyGate, notes [
 	case unbounded == "":
 		notes = append(notes, fmt.Sprintf("%d nodes have no accepted result, so that only the rules with absolute limits apply to the next one: %s", len(out.First), first))
 	default:
-		notes = append(notes, fmt.Sprintf("no rule has an absolute limit for a latency of %s, so that the next result of %d nodes without an accepted result is Inconclusive: %s; accept it with `%s accept %s -l SELECTOR`",
+		notes = append(notes, fmt.Sprintf("no rule has an absolute limit for %s, so that the next result of %d nodes without an accepted result is Inconclusive: %s; accept it with `%s accept %s -l SELECTOR`",
 			unbounded, len(out.First), first, name, of.Name))
 	}
 	if len(out.Nodes) < sessions.FewestNodes && of.Spec.Template.Spec.Criteria.Against(v1alpha1.BaselineGate) {

@@ -367,7 +367,7 @@ func TestPlanOfALatencyGate(t *testing.T) {
 		"four nodes, two at once": {"", func([]corev1.Node) {}, 0, []string{
 			"up: pinger, HalfRTT", "4 nodes are too few to show", "4 nodes, of which it would measure 4, and hold back 4 now: node-a, node-b, node-c, node-d",
 			"1     node-a to node-b, node-c to node-d", "2     node-b to ", "total measuring time 16s", "of each of 4 pairs in 2 slots",
-			"no rule has an absolute limit for a latency of default tcp-64, so that the next result of 4 nodes without an accepted result is Inconclusive", "accept up -l SELECTOR",
+			"no rule has an absolute limit for default/tcp-64, so that the next result of 4 nodes without an accepted result is Inconclusive", "accept up -l SELECTOR",
 		}},
 		"mode Observe": {"  enforcement: {mode: Observe, taint: {effect: NoSchedule}}\n", func([]corev1.Node) {}, 0, []string{"and hold back 0 now: none"}},
 		"nodes that were there before": {"  enforcement: {mode: EnforceChanges}\n", func(nodes []corev1.Node) {

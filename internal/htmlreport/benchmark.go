@@ -155,7 +155,7 @@ func verdictOf(b *v1alpha1.LatencyBenchmark) *outcome {
 		v.Against = baselines[baseline.Type] + " " + b.Spec.Criteria.BaselineOf(baseline.Type)
 	}
 	c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionPassed)
-	if c != nil {
+	if c != nil && c.ObservedGeneration >= b.Generation {
 		v.Message = c.Message
 	}
 	if b.Verdict() == nil {

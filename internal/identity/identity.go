@@ -208,14 +208,14 @@ func NotReady(node Subject) string {
 	return "the node is not ready (its kubelet has reported nothing), so that its identity is unknown"
 }
 
-// Same reports whether identities have a key in common and differ in none.
+// Same reports whether identities have a key in common and differ in none; without keys, all are.
 func Same(a, b map[string]string) bool {
 	for key := range a {
 		if _, common := b[key]; common {
 			return len(Changes(a, b)) == 0
 		}
 	}
-	return false
+	return len(a)+len(b) == 0
 }
 
 // Changes returns the differing keys that both identities have; the gate added or removed others.

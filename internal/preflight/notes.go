@@ -214,6 +214,9 @@ func foresee(spec v1alpha1.LatencyBenchmarkSpec, together int, driver tool.Drive
 	if spec.Criteria.Against(v1alpha1.BaselineGate) && spec.Criteria.Baseline.Gate == nil {
 		in.BaselineRounds = int(min(2*spec.Rounds, 12)) // The first session of a gate's node.
 	}
+	for i, c := range in.Candidate {
+		in.Candidate[i].Uncounted = driver != nil && !strings.HasSuffix(c.Name, result.CapturedSuffix) && !driver.Limits().CountsLost(c.Traffic)
+	}
 	most := map[string]tool.Cell{}
 	for _, v := range plan.Variants(spec) {
 		for _, c := range plan.Cells(spec, v) {

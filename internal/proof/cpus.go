@@ -50,7 +50,7 @@ func cpusExclusive(e endpoint) finding {
 		f.found += fmt.Sprintf("; other threads ran on CPU %d for %s", e.own.MeasuringCPU, part(others, elapsed))
 	}
 	if interrupts := (own["cpu.irq-ms"] + own["cpu.softirq-ms"]) * 1000; interrupts*mostTaken > elapsed {
-		f.found += "; interrupts took " + part(interrupts, elapsed) + " of it"
+		f.found += "; interrupts took " + part(interrupts, elapsed)
 	}
 	return f
 }

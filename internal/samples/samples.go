@@ -37,7 +37,7 @@ func (s Scale) factor() int64 {
 	return int64(s.Unit)
 }
 
-// nearest is the shortest mean round trip in ns: a message crosses four buses of NICs, of 200 ns each.
+// nearest is the shortest mean round trip in ns, which crosses a bus between NIC and memory four times.
 const nearest = 500
 
 // CheckMean refuses a mean round trip in ns that no two nodes have: the unit is another one.
@@ -45,7 +45,7 @@ func CheckMean(mean float64, unit string) error {
 	if mean >= nearest {
 		return nil
 	}
-	return fmt.Errorf("its mean round trip is %.3g ns, and no two nodes are so near: the unit of its numbers is not %s", mean, unit)
+	return fmt.Errorf("its mean round trip is %.3g ns, and no two nodes are so near: the unit of its numbers is not %s, or they are no round trips; give such times as a histogram log", mean, unit)
 }
 
 // Values reads a decimal number a line, and calls record with the round trip in ns. Only numbers of
@@ -169,7 +169,7 @@ const untagged = "lines, without a tag"
 func (l *intervals) add(number int, line string) error {
 	switch {
 	case strings.HasPrefix(line, Lacking):
-		return fmt.Errorf("%.120q: of an export, get, compare and report read the directory; a capture must be complete", line)
+		return fmt.Errorf("%.120q: of an export, get, compare and report read the directory; captures: -o table counts what was lost", line)
 	case strings.HasPrefix(line, LogComment):
 		if l.log.LatencyType != "" || len(l.seen) > 0 {
 			return errors.New("it has the logs of several exports: import one a file")

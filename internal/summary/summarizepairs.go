@@ -44,18 +44,8 @@ func Slower(a, b PairResult) int {
 	if a.Stream && a.Bandwidth != nil && b.Bandwidth != nil {
 		return slowerStream(a, b)
 	}
-	return cmp.Or(slowerBy(v1alpha1.P99, a, b), slowerBy(v1alpha1.P50, a, b))
-}
-
-// slowerBy orders by a percentile. Too few samples for it are of a slow pair: only lost ones are worse.
-func slowerBy(p v1alpha1.Percentile, a, b PairResult) int {
-	order := func(r PairResult) int64 {
-		if ns := r.Rank(p); ns >= 0 {
-			return ns
-		}
-		return stats.Infinite - 1
-	}
-	return cmp.Compare(order(b), order(a))
+	p99 := func(r PairResult) int64 { return max(r.Rank(v1alpha1.P99), r.Rank(v1alpha1.P50)) } // At least p50, if too few samples show it.
+	return cmp.Or(cmp.Compare(p99(b), p99(a)), cmp.Compare(b.Rank(v1alpha1.P50), a.Rank(v1alpha1.P50)))
 }
 
 func slowerStream(a, b PairResult) int {

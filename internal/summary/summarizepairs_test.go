@@ -107,8 +107,8 @@ func TestSummarizePairs(t *testing.T) {
 		},
 		"too few samples for p99": {
 			pairs:   []*v1alpha1.LatencyBenchmark{pairWith(1, cellWith("tcp-64", 10, 0)), pairWith(2, cellWith("tcp-64", 12, 0)), pairWith(3, cellWith("tcp-64", 11, 15))},
-			slowest: []string{"x-p2 c2>s2", "x-p1 c1>s1", "x-p3 c3>s3 15"},
-			p50:     "10 11 12 x-p2", p99: "15 15 15 x-p3", headline: "tcp-64, slowest of 3 pairs",
+			slowest: []string{"x-p3 c3>s3 15", "x-p2 c2>s2", "x-p1 c1>s1"},
+			p50:     "10 11 12 x-p2", p99: "15 15 15 x-p3", headline: "tcp-64, slowest of 3 pairs", headP99: "15ns",
 		},
 		"a pair that is so slow that it has too few samples for p99": {
 			pairs:   []*v1alpha1.LatencyBenchmark{pairWith(1, cellWith("tcp-64", 20, 30)), pairWith(2, cellWith("tcp-64", 1500, 0)), pairWith(3, cellWith("tcp-64", 21, 31))},

@@ -212,6 +212,10 @@ func (c *chooser) turn(all []*v1alpha1.LatencyVerification, most int) {
 			c.Again = queue.Soonest(c.Again, rest)
 			continue
 		}
+		if absent := c.Compare(v, c.Nodes[name]).Absent; len(absent) > 0 {
+			c.Unplaced[name] = missing(absent[0])
+			continue
+		}
 		peer, verified, ok := c.peerOf(v)
 		switch {
 		case c.busy[name], !ok:
@@ -242,18 +246,22 @@ func (s *Snapshot) unfit(v *v1alpha1.LatencyVerification) obstacle {
 	switch {
 	case is.Stale != "":
 		return obstacle{message: "the node has just changed", brief: true}
-	case len(is.Absent) > 0 && is.Absent[0].Renewed:
-		return obstacle{message: fmt.Sprintf("the SR-IOV network operator recreates %s; if it was removed or its drain does not end, set annotation %s of the Node to %s",
-			is.Absent[0].Key, foreign.AnnotationNodeState, foreign.SriovIdle)}
 	case len(is.Absent) > 0:
-		return obstacle{message: fmt.Sprintf("the node does not report %s now; until %s, the last value is kept",
-			is.Absent[0].Key, is.Absent[0].EndTime.UTC().Format(time.TimeOnly))}
+		return obstacle{message: missing(is.Absent[0])}
 	case !marked && len(v.Status.MarkFailures) > 0:
 		return obstacle{message: "it cannot be marked as not verified: " + v.Status.MarkFailures[0].Message}
 	case !marked:
 		return obstacle{message: "it is being marked as not verified", brief: true}
 	}
 	return s.unusable(node, v1alpha1.RoleClient)
+}
+
+func missing(key v1alpha1.AbsentKey) string {
+	if key.Renewed {
+		return fmt.Sprintf("the SR-IOV network operator recreates %s; if it was removed or its drain does not end, set annotation %s of the Node to %s",
+			key.Key, foreign.AnnotationNodeState, foreign.SriovIdle)
+	}
+	return fmt.Sprintf("the node does not report %s now; until %s, the last value is kept", key.Key, key.EndTime.UTC().Format(time.TimeOnly))
 }
 
 func (s *Snapshot) unusable(node *corev1.Node, role string) obstacle {
@@ -315,7 +323,7 @@ func (s *Snapshot) free(chosen func(*v1alpha1.LatencyVerification) bool) []*v1al
 	var all []*v1alpha1.LatencyVerification
 	for _, v := range s.Verifications {
 		node := s.Nodes[v.Spec.NodeName]
-		if v.Status.State == v1alpha1.VerificationVerified && chosen(v) && node != nil && s.unusable(node, v1alpha1.RoleClient).message == "" && len(s.Compare(v, node).Absent) == 0 {
+		if v.Status.State == v1alpha1.VerificationVerified && chosen(v) && node != nil && s.unusable(node, v1alpha1.RoleClient).message == "" {
 			all = append(all, v)
 		}
 	}

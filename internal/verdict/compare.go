@@ -415,21 +415,22 @@ func (c Comparison) sessions() string {
 	return fmt.Sprintf(" of %d boots, which differ by SD %.1f %% (%s)", max(c.between.Sessions, 1), 100*sigma, source)
 }
 
-// Unbounded returns a cell that compare's rules compare and of which bound's limit nothing absolutely:
-// min, stddev and lost say little of a latency. It is empty if there is none.
+// Unbounded returns a cell that a rule of compare compares and no rule of bound limits absolutely:
+// min, stddev and lost say little of a latency. It is empty if each cell, or one at least, is limited.
 func Unbounded(compare, bound []v1alpha1.Rule, cells []Cell) string {
 	selected := func(rules []v1alpha1.Rule, c Cell, absolutely bool) bool {
 		return slices.ContainsFunc(rules, func(r v1alpha1.Rule) bool {
 			parsed, err := parseRule(r)
 			level := !parsed.counted() && r.Metric != v1alpha1.MetricMin && r.Metric != v1alpha1.MetricStdDev
-			return err == nil && parsed.selects(c, "") && (parsed.kind == absolute) == absolutely && (level || !absolutely)
+			return err == nil && parsed.selects(c, "") && (parsed.kind == absolute) == absolutely && level
 		})
 	}
-	i := slices.IndexFunc(cells, func(c Cell) bool { return selected(compare, c, false) && !selected(bound, c, true) })
-	if i < 0 {
+	limited := func(c Cell) bool { return selected(bound, c, true) }
+	i := slices.IndexFunc(cells, func(c Cell) bool { return selected(compare, c, false) && !limited(c) })
+	if i < 0 && slices.ContainsFunc(cells, limited) {
 		return ""
 	}
-	return cells[i].Variant + " " + cells[i].Name
+	return cells[max(i, 0)].Variant + "/" + cells[max(i, 0)].Name
 }
 
 // Compared calls each with cell, metric and tolerance of rules with a relative limit in percent.

@@ -179,6 +179,8 @@ func Foresee(in Input, most func(Cell) (int64, bool)) ([]Foreseen, error) {
 		switch {
 		case len(selected[i]) == 0:
 			f.Never = fmt.Sprintf("rule %s selects no cell of this benchmark; change its selectors, or the workload", r)
+		case r.counted() && slices.ContainsFunc(selected[i], func(c Cell) bool { return c.Uncounted }):
+			f.Never = fmt.Sprintf("rule %s can neither pass nor fail: the tool does not count lost datagrams in ping-pong; use pinger, TCP or a capture", r)
 		case !in.decidable(r):
 			f.Never = fmt.Sprintf("rule %s can neither pass nor fail with %d rounds; set maxRounds to at least %d", r, in.MaxRounds, fewest)
 		}

@@ -41,6 +41,7 @@ type Cell struct {
 	// Variant and Name distinguish cells, and match those of candidate and baseline.
 	Variant, Name string
 	v1alpha1.Traffic
+	Uncounted    bool      // a planned cell whose result cannot have lost messages
 	HalfRTT      bool      // latencies are shown, and limits given, as half of the round trip
 	Rounds       []Round   // in any order
 	Blockers     []Blocker // a candidate's apply to every rule, a baseline's to comparisons
