@@ -297,7 +297,8 @@ type Baseline struct {
 	// +unionMember
 	Matrix *ObjectName `json:"matrix,omitempty"`
 
-	// export is a complete export of any cluster's benchmark with the same tool and latencyType; others are Inconclusive.
+	// export is a complete export of any cluster's benchmark, with evidence of all runs and the same tool and latencyType.
+	// Otherwise, the verdict is Inconclusive.
 	// +unionMember
 	Export *ExportedBaseline `json:"export,omitempty"`
 }

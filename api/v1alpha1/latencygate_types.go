@@ -108,7 +108,7 @@ type GateBudget struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.timeZone) || has(self.schedule)",message="timeZone: applies only to a schedule; remove it, or set schedule"
 // +kubebuilder:validation:XValidation:rule="!has(self.scheduleWindow) || has(self.schedule)",message="scheduleWindow: applies only to a schedule; remove it, or set schedule"
 type LatencyGateSpec struct {
-	// nodeSelector selects the nodes, and must not be empty. Of several gates, a node belongs to the oldest.
+	// nodeSelector selects the nodes, and must not be empty. Of several gates, the oldest outside mode Observe owns a node.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && self.matchLabels.size() > 0 || has(self.matchExpressions) && self.matchExpressions.size() > 0",message="nodeSelector: must have matchLabels or matchExpressions; to select every node, use matchExpressions: [{key: kubernetes.io/hostname, operator: Exists}]"
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && e.values.size() > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || e.values.size() == 0))",message="matchExpressions: operator must be In or NotIn with 1 to 64 values, or Exists or DoesNotExist without values"
@@ -127,8 +127,8 @@ type LatencyGateSpec struct {
 	// +required
 	Template LatencyBenchmarkTemplate `json:"template"`
 
-	// releaseAfter is how long a node that the gate no longer selects, and results of a deleted Node or gate, stay: 1m to
-	// 8760h, default 1h. To release a node at once, delete its LatencyVerification.
+	// releaseAfter is how long a node that the gate no longer selects stays, held back unless verified: 1m to 8760h.
+	// Results of a deleted Node or gate stay as long. To release a node at once, delete its LatencyVerification.
 	// +optional
 	// +kubebuilder:default="1h"
 	// +kubebuilder:validation:Type=string
