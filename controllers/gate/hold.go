@@ -154,7 +154,6 @@ type holdStep struct {
 	reason, message string
 }
 
-// decideHold chooses what happens to a hold pod; asked reports whether there should be one.
 func decideHold(w *world, v *v1alpha1.LatencyVerification, pod, want *corev1.Pod, asked bool) holdStep {
 	rests := turns.OfNode.Left(v.Status.HoldPodFailure, w.now) > 0
 	ending := holdNothing

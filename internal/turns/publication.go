@@ -30,8 +30,7 @@ func Older(node *corev1.Node, gate *v1alpha1.LatencyGate) bool {
 	return node.CreationTimestamp.Before(&gate.CreationTimestamp)
 }
 
-// FoundBy reports whether a gate finds a new node as it is: older, or the gate holds back none. A
-// node that another gate holds back would be free without a Pass.
+// FoundBy reports whether a gate finds a new node as it is, which no other gate holds back.
 func FoundBy(gate *v1alpha1.LatencyGate, node *corev1.Node) bool {
 	if c := NodeCondition(node, v1alpha1.NodeConditionVerified); c != nil && c.Status == corev1.ConditionFalse {
 		return false

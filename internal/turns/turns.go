@@ -130,8 +130,7 @@ func observes(g *v1alpha1.LatencyGate) bool {
 	return g.Spec.Enforcement.Mode == v1alpha1.EnforcementObserve
 }
 
-// Owner returns the oldest gate that selects a node and is not being deleted; nil without one. A gate
-// that only observes cannot take a node from one that holds it back.
+// Owner returns the oldest gate that selects a node, those that only observe last; nil without one.
 func Owner(node *corev1.Node, gates []v1alpha1.LatencyGate) *v1alpha1.LatencyGate {
 	var owner *v1alpha1.LatencyGate
 	for i := range gates {
