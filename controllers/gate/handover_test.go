@@ -2,6 +2,7 @@ package gate
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/turns"
 )
 
 // A node that one gate gives up has the marks of the gate that owns it then, which hold it back until that gate has verified it, or
@@ -75,5 +77,37 @@ func TestMarksAfterAGate(t *testing.T) {
 				t.Errorf("condition %q, want %q", got, c.want)
 			}
 		})
+	}
+}
+
+// A label of another gate, older or not, takes no node out of the hands of the gate that holds it back.
+func TestFreedByAnotherGate(t *testing.T) {
+	a := *makeGate()
+	for name, c := range map[string]struct {
+		mode  v1alpha1.EnforcementMode
+		older bool
+		owner string
+		found bool
+	}{
+		"an older gate":                     {v1alpha1.EnforcementAll, true, "other", false},
+		"an older gate that spares nodes":   {v1alpha1.EnforcementChanges, true, "other", false},
+		"a younger gate that spares nodes":  {v1alpha1.EnforcementChanges, false, a.Name, false},
+		"an older gate that only observes":  {v1alpha1.EnforcementObserve, true, a.Name, false},
+		"a younger gate that only observes": {v1alpha1.EnforcementObserve, false, a.Name, false},
+	} {
+		other := makeGate(func(g *v1alpha1.LatencyGate) {
+			g.Name, g.UID, g.Spec.Enforcement.Mode = "other", "uid-other", c.mode
+			if g.CreationTimestamp = metav1.NewTime(a.CreationTimestamp.Add(time.Minute)); c.older {
+				g.CreationTimestamp = metav1.NewTime(a.CreationTimestamp.Add(-time.Minute))
+			}
+		})
+		old := makeNode("a", func(n *corev1.Node) { n.CreationTimestamp = metav1.NewTime(a.CreationTimestamp.Add(-time.Hour)) })
+		held := turns.PublicationOf(&a, makeVerification("a", in(v1alpha1.VerificationFailed))).On(old)
+		if owner := turns.Owner(held, []v1alpha1.LatencyGate{a, *other}); owner.Name != c.owner {
+			t.Errorf("%s: %s has the node", name, owner.Name)
+		}
+		if turns.FoundBy(other, held) != c.found || !turns.FoundBy(other, old) && c.mode != v1alpha1.EnforcementAll {
+			t.Errorf("%s: found as it is: %v, without marks: %v", name, turns.FoundBy(other, held), turns.FoundBy(other, old))
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/tailgate-dev/tailgate/api/v1alpha1"
 	"github.com/tailgate-dev/tailgate/controllers"
+	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/observe"
 	"github.com/tailgate-dev/tailgate/internal/pods"
 	"github.com/tailgate-dev/tailgate/internal/turns"
@@ -42,14 +44,17 @@ const labelDrain = "cluster.x-k8s.io/drain"
 // operators look at its condition Ready, which this controller sets, others, such as NVIDIA's
 // k8s-operator-libs, at its containers' probe, which cannot change: the pod is created again.
 func holdPodOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification, image string, pull corev1.PullPolicy, serviceAccount string) *corev1.Pod {
-	labels := turns.LabelsOf(v)
+	labels := foreign.OptOutLabels()
+	maps.Copy(labels, turns.LabelsOf(v))
 	labels[v1alpha1.LabelHold] = "true"
 	labels[labelDrain] = "skip"
 	labels[v1alpha1.NodeLabelVerified] = fmt.Sprint(v.Status.State.Passed())
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: gate.Spec.Namespace, Name: holdPodName(gate.Name, v.Spec.NodeName),
-			Labels: labels, OwnerReferences: []metav1.OwnerReference{turns.OwnedBy(v)},
+			// The cluster autoscaler does not wait for its end: it is created again while the Node exists.
+			Annotations: map[string]string{"cluster-autoscaler.kubernetes.io/daemonset-pod": "true"},
+			Labels:      labels, OwnerReferences: []metav1.OwnerReference{turns.OwnedBy(v)},
 		},
 		Spec: corev1.PodSpec{
 			NodeName:                      v.Spec.NodeName,
@@ -149,7 +154,6 @@ type holdStep struct {
 	reason, message string
 }
 
-// decideHold chooses what happens to a hold pod; asked reports whether there should be one.
 func decideHold(w *world, v *v1alpha1.LatencyVerification, pod, want *corev1.Pod, asked bool) holdStep {
 	rests := turns.OfNode.Left(v.Status.HoldPodFailure, w.now) > 0
 	ending := holdNothing

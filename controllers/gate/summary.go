@@ -292,7 +292,6 @@ func passed(s *snapshot) metav1.Condition {
 	return is(metav1.ConditionTrue, v1alpha1.ReasonAllVerified, "all %d nodes are verified", n.Total)
 }
 
-// gateNotices derives events from the conditions. Waiting causes none.
 func gateNotices(old, g *v1alpha1.LatencyGate) []controllers.Notice {
 	known := slices.DeleteFunc(slices.Clone(g.Status.Conditions), func(c metav1.Condition) bool { return c.Status == metav1.ConditionUnknown })
 	return controllers.ConditionNotices(old.Status.Conditions, known, v1alpha1.ConditionOperational, v1alpha1.ConditionPassed, v1alpha1.ConditionChangeShifted)

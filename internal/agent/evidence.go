@@ -97,7 +97,6 @@ func (h host) number(path string) int32 {
 	return int32(n)
 }
 
-// field returns the value of "name: value" or "name\t: value" in a file.
 func (h host) field(path, name string) string {
 	for l := range strings.Lines(h.read(path)) {
 		if key, value, ok := strings.Cut(l, ":"); ok && strings.TrimSpace(key) == name {

@@ -99,7 +99,6 @@ func (h host) facts(cpu int, own []int, iface net.Interface, environ []string) f
 	return f
 }
 
-// place fills in the CPU and the interface in the names of files.
 func place(cpu int, iface string) *strings.Replacer {
 	return strings.NewReplacer("{cpu}", strconv.Itoa(cpu), "{iface}", iface)
 }
@@ -127,7 +126,6 @@ func (h host) machineFacts(f facts) {
 	}
 }
 
-// chosen returns the word in brackets from a file that lists all choices.
 func chosen(choices string) string {
 	_, after, _ := strings.Cut(choices, "[")
 	if word, _, ok := strings.Cut(after, "]"); ok {

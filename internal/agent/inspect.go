@@ -95,7 +95,6 @@ func (h host) numaCPUs() map[string]string {
 	return lists
 }
 
-// nics returns the machine's network cards on the PCI bus, without VFs.
 func (h host) nics() []result.NIC {
 	var nics []result.NIC
 	for _, dir := range h.glob("sys/bus/pci/devices/*") {

@@ -191,7 +191,6 @@ func (h host) isAt(dir string, name []string) bool {
 	return there != "" && slices.ContainsFunc(strings.Split(h.resolve(dir), "/"), func(part string) bool { return strings.HasPrefix(part, there+".") })
 }
 
-// number returns a number without sign; 0 for text.
 func number(text string, base int) int64 {
 	n, _ := strconv.ParseUint(text, base, 32)
 	return int64(n)

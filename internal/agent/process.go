@@ -291,7 +291,6 @@ func (e *endpoint) endStrays(p *process) error {
 
 type strayStat struct{ name, state, group string }
 
-// strays returns the agent's children that it did not start.
 func strays() map[int]strayStat {
 	h, all := host{root: "/"}, map[int]strayStat{}
 	for _, dir := range h.glob("proc/[0-9]*") {

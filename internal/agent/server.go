@@ -369,7 +369,6 @@ func (e *endpoint) beginCapture(cell tool.Cell, connection net.Conn) (*capturing
 	return c, nil
 }
 
-// end ends the capture. Samples of an incomplete one do not count.
 func (c *capturing) end() (result.Captured, error) {
 	r, incomplete := c.running.Stop()
 	captured := result.Captured{

@@ -244,7 +244,6 @@ func inCgroup(cgroups, container string) bool {
 	})
 }
 
-// hasAddress returns whether an interface has an address of the pod.
 func hasAddress(podIP string) bool {
 	addresses, err := net.InterfaceAddrs()
 	return err == nil && slices.ContainsFunc(addresses, func(a net.Addr) bool {

@@ -42,7 +42,7 @@ type Result struct {
 	Servers     []netip.AddrPort
 	First, Last time.Time
 	// OutOfOrder are up to 1 ms older than one before, Unread of a server and neither TCP nor UDP.
-	Packets, OutOfOrder, Unread                                              int64
+	Packets, OutOfOrder, Unread                                                    int64
 	Requests, Answers, Matched, Lost, Open, Unmatched, RequestsAgain, AnswersAgain int64
 	// Retransmitted counts segments, Gaps places in streams where MissingBytes were not captured.
 	Retransmitted, Gaps, MissingBytes int64

@@ -78,6 +78,29 @@ func TestFormats(t *testing.T) {
 	if r, got, err := analyzed(t, o, plain.pcap(true)); err != nil || len(got) != 20 || r.Servers[0] != server {
 		t.Errorf("the server of the first SYN: %v, %v, %+v", got, err, r)
 	}
+	// An engine answers each order several times: only the first answer counts.
+	fills := &trace{}
+	fill := fills.connect("192.0.2.7:40000", server).open(0)
+	for i := range 150 {
+		us := 100 * float64(i+1)
+		fill.request(us, numbered(uint64(i), 64, 16))
+		for k := range 3 {
+			fill.answer(us+5+float64(k), numbered(uint64(i), 64, 16))
+		}
+	}
+	if r, got, err := analyzed(t, ofOrders(), fills.pcap(true)); err != nil || len(got) != 150 || r.AnswersAgain != 300 {
+		t.Errorf("three answers each: %d latencies, %v, %+v", len(got), err, r)
+	}
+	// Of two requests without an answer, one might still have got it.
+	open := &trace{}
+	begun := open.connect("192.0.2.7:40000", server).open(0)
+	begun.request(1000, numbered(1, 64, 16))
+	begun.request(2000, numbered(2, 64, 16))
+	begun.answer(2005, numbered(2, 64, 16))
+	begun.request(2e6, numbered(3, 64, 16))
+	if r, _, err := analyzed(t, ofOrders(), open.pcap(true)); err != nil || r.Lost != 2 || r.Open != 1 {
+		t.Errorf("%v, %d lost, of which %d are open", err, r.Lost, r.Open)
+	}
 	// A step of 1 µs matters only below 100 µs.
 	slow := &trace{}
 	l := slow.connect("192.0.2.7:40000", server).open(0)

@@ -29,7 +29,6 @@ func (h *half) skip(length int) {
 	}
 }
 
-// take takes the next bytes; at returns the packet of one of them.
 func (h *half) take(data []byte, at func(int) *packet) error {
 	begin, held, done := min(h.ignore, len(data)), len(h.part), 0
 	h.ignore -= begin
@@ -90,7 +89,6 @@ const (
 	fixHead, fixTrailer         = 40, 7 // the longest begin up to the body; the length of 10=NNN
 )
 
-// fix is message for FIX, of which it checks length and checksum.
 func (h *half) fix(b []byte) (int, []byte) {
 	fields := bytes.SplitN(b[:min(len(b), fixHead)], []byte(fixEnd), 3)
 	begins := bytes.HasPrefix(b, []byte(fixBegin)[:min(len(b), len(fixBegin))])

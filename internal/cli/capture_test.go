@@ -121,8 +121,8 @@ func TestCaptureVerdict(t *testing.T) {
 		t.Errorf("code %d: %s%s", code, stdout, stderr)
 	}
 	// What was lost is not in the log, and would have been slowest.
-	file := captured(t, "lost.pcap", append(series(1200, 20_000), 0))
-	code, stdout, stderr := run("capture", "analyze", file, "--server", "192.0.2.1", "-o", "hlog")
+	file := captured(t, "lost.pcap", append([]int64{0}, series(1200, 20_009)...))
+	code, stdout, stderr := run("capture", "analyze", file, "--server", "192.0.2.1", "--timeout", "100ms", "-o", "hlog")
 	if code != 0 || !strings.Contains(stderr, "1 requests without an answer") {
 		t.Errorf("code %d: %s", code, stderr)
 	}

@@ -95,7 +95,6 @@ type doctorCall struct {
 	made         atomic.Int32
 }
 
-// resemble reads the file. The networks are then those of its variants.
 func (d *doctorCall) resemble(ctx context.Context, stdin io.Reader) error {
 	manifest, err := d.manifest(d.file, stdin, kinds()...)
 	if err != nil {

@@ -223,7 +223,6 @@ func helperRefused(namespace string, err error) error {
 	return fmt.Errorf("creating a helper pod in namespace %s: %s", namespace, oneLine(err))
 }
 
-// remove deletes a helper pod, also if the call was interrupted.
 func (c *inspectCall) remove(ctx context.Context, helper *corev1.Pod) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removalLimit)
 	defer cancel()

@@ -151,7 +151,6 @@ func (c Comparison) latencies() string {
 	return string(c.LatencyType)
 }
 
-// Begins reports whether the figure i is the first of its cell.
 func (c Comparison) Begins(i int) bool {
 	return i == 0 || c.Figures[i].Cell != c.Figures[i-1].Cell || c.Figures[i].CandidateVariant != c.Figures[i-1].CandidateVariant
 }

@@ -43,7 +43,6 @@ func ReadDir(ctx context.Context, dir string) (Benchmark, error) {
 	return b, nil
 }
 
-// IsExport reports whether a directory has a manifest.
 func IsExport(dir string) bool {
 	info, err := os.Stat(path.Join(dir, manifestFile))
 	return err == nil && info.Mode().IsRegular()

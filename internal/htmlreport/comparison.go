@@ -46,7 +46,6 @@ type bar struct {
 
 type ends struct{ Left, Right bool }
 
-// Estimated reports whether the estimate itself is on the axis.
 func (b *bar) Estimated() bool {
 	return (b.At > 0 || !b.Beyond.Left) && (b.At < 100 || !b.Beyond.Right)
 }

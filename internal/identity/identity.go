@@ -50,7 +50,6 @@ func Recorded(s *v1alpha1.LatencyVerificationStatus) Keys {
 // Subject is what is known of a node: a key whose source is not the Node adds a field.
 type Subject struct{ *corev1.Node }
 
-// Of returns the identity of a node as it reports it.
 func (k Keys) Of(node Subject) map[string]string {
 	all := make(map[string]string, len(k))
 	for _, key := range k {

@@ -75,7 +75,6 @@ func Named(name string) (export.Benchmark, error) {
 	return e.Benchmark()
 }
 
-// Notes returns notes in the order of their names.
 func Notes(of map[string]string) []v1alpha1.Note {
 	var all []v1alpha1.Note
 	for _, name := range slices.Sorted(maps.Keys(of)) {

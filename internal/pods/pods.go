@@ -160,7 +160,6 @@ func Build(e Endpoint) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// adopt gives a pod what a benchmark asks for its pods with these roles.
 func adopt(pod *corev1.Pod, b *v1alpha1.LatencyBenchmark, roles ...string) {
 	if t := b.Spec.Pods.DeepCopy(); t != nil {
 		maps.Copy(pod.Annotations, t.Annotations)

@@ -15,6 +15,7 @@ import (
 	"github.com/tailgate-dev/tailgate/internal/foreign"
 	"github.com/tailgate-dev/tailgate/internal/plan"
 	"github.com/tailgate-dev/tailgate/internal/tool"
+	"github.com/tailgate-dev/tailgate/internal/tool/all"
 	"github.com/tailgate-dev/tailgate/internal/tool/sfntstream"
 )
 
@@ -478,6 +479,23 @@ func TestAccept(t *testing.T) {
 			change: []func(*Observed){func(o *Observed) {
 				o.Benchmark.Spec.Rounds = 1
 				o.Benchmark.Spec.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricMean, Max: v1alpha1.Limit{Text: "1s"}}}}
+			}},
+			want: "a b",
+		},
+		"a rule on lost datagrams that end the attempt": {
+			change: []func(*Observed){func(o *Observed) {
+				o.Benchmark.Spec.Rounds, o.Benchmark.Spec.Tool, o.Benchmark.Spec.Workload.Protocols = 6, v1alpha1.ToolNetperf, []v1alpha1.Protocol{v1alpha1.ProtocolUDP}
+				o.Driver, _ = all.Registry().Get(o.Benchmark.Spec.Tool)
+				o.Benchmark.Spec.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricLost, Max: v1alpha1.Limit{Text: "0"}}}}
+			}},
+			wantReason:  v1alpha1.ReasonRuleUndecidable,
+			wantMessage: []string{"spec.criteria.rules: rule lost max 0 can neither pass nor fail: the tool does not count lost datagrams in ping-pong; use pinger"},
+		},
+		"a rule on lost datagrams that are counted": {
+			change: []func(*Observed){func(o *Observed) {
+				o.Benchmark.Spec.Rounds, o.Benchmark.Spec.Tool, o.Benchmark.Spec.Workload.Protocols = 6, v1alpha1.ToolPinger, []v1alpha1.Protocol{v1alpha1.ProtocolUDP}
+				o.Driver, _ = all.Registry().Get(o.Benchmark.Spec.Tool)
+				o.Benchmark.Spec.Criteria = &v1alpha1.Criteria{Rules: []v1alpha1.Rule{{Metric: v1alpha1.MetricLost, Max: v1alpha1.Limit{Text: "0"}}}}
 			}},
 			want: "a b",
 		},

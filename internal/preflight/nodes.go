@@ -163,7 +163,6 @@ type candidate struct {
 	evicts, others, spare int
 }
 
-// compare is negative if others need c less than the other candidate.
 func (c candidate) compare(other candidate) int {
 	return cmp.Or(cmp.Compare(c.evicts, other.evicts), cmp.Compare(c.others, other.others), cmp.Compare(c.spare, other.spare),
 		strings.Compare(c.name, other.name))

@@ -139,7 +139,6 @@ type workloadCheck struct {
 	advice string // replaces that of a check of benchmarks
 }
 
-// ofChain is a check that benchmarks have, too.
 func ofChain(name string, run func(endpoint) finding, advice string) workloadCheck {
 	return workloadCheck{name, func(w workload) finding { return run(w.endpoint) }, advice}
 }
@@ -328,7 +327,6 @@ func (w workload) mitigations() finding {
 	return noted(cmp.Or(strings.Join(all, "; "), "none is known"))
 }
 
-// numaLocal checks all CPUs, not only that of the busiest thread.
 func (w workload) numaLocal() finding {
 	nodes, err := result.ParseCPUs(w.own.AllowedNUMANodes)
 	if w.own.PCIAddress != "" && (err != nil || nodes.Size() != 1) && !w.own.OneNUMANode() {

@@ -99,7 +99,6 @@ func (n *Names) token(t string) string {
 	return t
 }
 
-// bounded reports whether a part of a text is not within a word.
 func bounded(s string, from, to int) bool {
 	return (from == 0 || strings.ContainsRune("-._:", rune(s[from-1]))) && (to == len(s) || strings.ContainsRune("-._:", rune(s[to])))
 }

@@ -242,7 +242,6 @@ func (s *Series) add(round SeriesRound, h result.Histogram, lost int64) {
 	s.Rounds = append(s.Rounds, round)
 }
 
-// Counts describes in words the interval that the latencies measure.
 func (s Series) Counts() string {
 	if s.LatencyType == v1alpha1.ResultInToOut {
 		return "IN to OUT, captured by the server"

@@ -141,7 +141,6 @@ func (c Check) rank() int {
 	return 2
 }
 
-// Trouble reports whether the check failed or is unknown at an end.
 func (c Check) Trouble() bool { return c.rank() < 2 }
 
 func (c Check) state() string {

@@ -275,7 +275,6 @@ var ofAgent = []string{
 	v1alpha1.OutcomeToolTimeout, v1alpha1.OutcomeWrongNetwork, v1alpha1.OutcomeWrongPeer,
 }
 
-// OfAgent reports whether an agent may end an attempt with a reason.
 func OfAgent(reason string) bool { return slices.Contains(ofAgent, reason) }
 
 // ParseTermination reads a termination message. The runtime's own messages are errors.

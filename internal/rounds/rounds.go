@@ -277,7 +277,6 @@ func (r *Rounds) merge(round *Round, h result.Histogram) error {
 	return nil
 }
 
-// Found returns the rounds of the runs that have the cell.
 func (r *Rounds) Found() []Round {
 	return slices.DeleteFunc(slices.Clone(r.Each), func(r Round) bool { return !r.Found })
 }

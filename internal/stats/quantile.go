@@ -33,7 +33,6 @@ var (
 	P99999999 = Percentile{"p99.999999", 99_999_999, 100_000_000}
 )
 
-// Ladder returns the percentiles in ascending order.
 func Ladder() []Percentile {
 	return []Percentile{P50, P75, P90, P95, P99, P999, P9999, P99999, P999999, P9999999, P99999999}
 }

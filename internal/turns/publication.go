@@ -30,9 +30,12 @@ func Older(node *corev1.Node, gate *v1alpha1.LatencyGate) bool {
 	return node.CreationTimestamp.Before(&gate.CreationTimestamp)
 }
 
-// FoundBy reports whether a gate finds a new node as it is: older, or the gate holds back none.
+// FoundBy reports whether a gate finds a new node as it is, which no other gate holds back.
 func FoundBy(gate *v1alpha1.LatencyGate, node *corev1.Node) bool {
-	return Older(node, gate) || gate.Spec.Enforcement.Mode == v1alpha1.EnforcementObserve
+	if c := NodeCondition(node, v1alpha1.NodeConditionVerified); c != nil && c.Status == corev1.ConditionFalse {
+		return false
+	}
+	return Older(node, gate) || observes(gate)
 }
 
 // PublicationOf returns no marks for a node that is not held back whatever its state. The condition

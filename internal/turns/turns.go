@@ -126,12 +126,18 @@ func selects(g *v1alpha1.LatencyGate, node *corev1.Node) bool {
 	return err == nil && selector.Matches(labels.Set(node.Labels))
 }
 
-// Owner returns the oldest gate that selects a node and is not being deleted; nil without one.
+func observes(g *v1alpha1.LatencyGate) bool {
+	return g.Spec.Enforcement.Mode == v1alpha1.EnforcementObserve
+}
+
+// Owner returns the oldest gate that selects a node, those that only observe last; nil without one.
 func Owner(node *corev1.Node, gates []v1alpha1.LatencyGate) *v1alpha1.LatencyGate {
 	var owner *v1alpha1.LatencyGate
 	for i := range gates {
 		g := &gates[i]
-		if node != nil && g.DeletionTimestamp.IsZero() && selects(g, node) && (owner == nil || queue.CompareAge(g, owner) < 0) {
+		switch {
+		case node == nil, !g.DeletionTimestamp.IsZero(), !selects(g, node):
+		case owner == nil, observes(owner) && !observes(g), observes(owner) == observes(g) && queue.CompareAge(g, owner) < 0:
 			owner = g
 		}
 	}

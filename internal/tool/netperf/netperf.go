@@ -57,7 +57,6 @@ func valuesOf(c tool.Cell) []value {
 
 type driver struct{ tool.Base }
 
-// New returns the driver. The tool replaces a size of 0.
 func New() tool.Driver {
 	return driver{tool.Base{
 		Tool: v1alpha1.ToolNetperf, Streams: true, Forks: true,

@@ -433,7 +433,6 @@ func readStream(said string) (report, error) {
 	return r, nil
 }
 
-// stream combines what the client sent and what the server received.
 func (r *report) stream(c tool.Cell, server []byte, m *tool.Measurement) error {
 	b := tool.Bandwidth{SentBitsPerSecond: r.bits(c, r.sent)}
 	received, err := countReceived(server)

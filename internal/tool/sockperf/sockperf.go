@@ -166,7 +166,6 @@ func (driver) Memory(c tool.Cell) int64 {
 	return itself + messages(c)*(reserved*(seconds+1)+answered*seconds)
 }
 
-// CPUs is two for under-load, which has two threads.
 func (driver) CPUs(c tool.Cell) int {
 	if c.OpenLoop() {
 		return 2
