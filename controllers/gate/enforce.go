@@ -49,16 +49,17 @@ func (r *Verifications) writeMarkFailures(ctx context.Context, before, v *v1alph
 	return err
 }
 
-// publishes reports whether the gate owns the node, or no gate does and no record holds it.
+// publishes reports whether the gate owns the node, or no gate does. No record may hold a node that
+// is released without a Pass.
 func (r *Verifications) publishes(ctx context.Context, w *world, p turns.Publication) (bool, error) {
-	if w.node == nil || w.owner != nil || p.HoldsBack() {
+	if w.node == nil || w.owner != nil && w.owner.Spec.Enforcement.Mode != v1alpha1.EnforcementObserve || p.HoldsBack() {
 		return w.holds(), nil
 	}
 	others, err := r.others(ctx, w.verification)
 	if err != nil {
 		return false, err
 	}
-	return !slices.ContainsFunc(others, func(o v1alpha1.LatencyVerification) bool { return !o.Status.State.Passed() }), nil
+	return w.holds() && !slices.ContainsFunc(others, func(o v1alpha1.LatencyVerification) bool { return !o.Status.State.Passed() }), nil
 }
 
 // others returns, live, the node's other verifications, without deleted ones and mere records.

@@ -111,3 +111,35 @@ func TestFreedByAnotherGate(t *testing.T) {
 		}
 	}
 }
+
+// A gate that only observes frees no node that another gate retains without a Pass.
+func TestObservedNodeStaysHeld(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	observing := makeGate(func(g *v1alpha1.LatencyGate) {
+		g.Name, g.Spec.Enforcement.Mode = "observing", v1alpha1.EnforcementObserve
+	})
+	own := makeVerification("a", func(v *v1alpha1.LatencyVerification) { v.Name, v.Spec.GateName = "observing.a", "observing" })
+	for name, c := range map[string]struct {
+		retained *v1alpha1.LatencyVerification
+		of       *v1alpha1.LatencyVerification // which would publish
+		want     bool
+	}{
+		"the other gate holds it":       {makeVerification("a", in(v1alpha1.VerificationFailed)), own, false},
+		"the other gate had passed it":  {makeVerification("a"), own, true},
+		"the other gate has it no more": {makeVerification("a"), makeVerification("a"), false},
+	} {
+		w := &world{node: makeNode("a"), owner: observing, gate: observing, verification: c.of}
+		if c.of != own {
+			w.gate = makeGate()
+		}
+		api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(c.retained, own.DeepCopy()).
+			WithIndex(&v1alpha1.LatencyVerification{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*v1alpha1.LatencyVerification).Spec.NodeName} }).Build()
+		r := &Verifications{Memory: &Memory{}, API: controllers.API{Live: api}}
+		if got, err := r.publishes(t.Context(), w, turns.Publication{}); err != nil || got != c.want {
+			t.Errorf("%s: publishes %v, %v", name, got, err)
+		}
+	}
+}
