@@ -434,9 +434,10 @@ func accepted(w *world, message string) step {
 		why = fmt.Sprintf("peer %s was not verified itself from begin to end", current.Peer)
 	}
 	template := w.gate.Spec.Template.Benchmark()
-	switch unbounded := verdict.Unbounded(template.Criteria.Rules, w.benchmark.Spec.Criteria.Rules, preflight.Planned(template)); {
-	case !template.Criteria.Against(v1alpha1.BaselineGate):
+	if !template.Criteria.Against(v1alpha1.BaselineGate) {
 		return s
+	}
+	switch unbounded := verdict.Unbounded(template.Criteria.Rules, w.benchmark.Spec.Criteria.Rules, preflight.Planned(template)); {
 	case w.verification.Status.Accepted == nil && unbounded != "":
 		return inconclusive(v1alpha1.ReasonNothingToCompare, fmt.Sprintf(
 			"no rule has an absolute limit (max of a latency, min of a throughput) for %s, so that the first result shows nothing about it; check LatencyBenchmark %s and accept it: kubectl tailgate accept %s %s: %s",
