@@ -421,8 +421,8 @@ func Unbounded(compare, bound []v1alpha1.Rule, cells []Cell) string {
 	selected := func(rules []v1alpha1.Rule, c Cell, absolutely bool) bool {
 		return slices.ContainsFunc(rules, func(r v1alpha1.Rule) bool {
 			parsed, err := parseRule(r)
-			level := !parsed.counted() && r.Metric != v1alpha1.MetricMin && r.Metric != v1alpha1.MetricStdDev
-			return err == nil && parsed.selects(c, "") && (parsed.kind == absolute) == absolutely && level
+			level := parsed.metric.Percentile || r.Metric == v1alpha1.MetricMean || parsed.metric.Unit == v1alpha1.UnitBitsPerSecond
+			return err == nil && parsed.selects(c, "") && (absolutely && parsed.kind == absolute && level || !absolutely && parsed.kind == byRatio)
 		})
 	}
 	limited := func(c Cell) bool { return selected(bound, c, true) }

@@ -28,6 +28,7 @@ func TestUnbounded(t *testing.T) {
 		"a cell that nothing compares":           {[]v1alpha1.Rule{of(compared, "tcp-64")}, []v1alpha1.Rule{of(most, "tcp-64")}, ""},
 		"the least sample":                       {[]v1alpha1.Rule{compared}, []v1alpha1.Rule{{Metric: v1alpha1.MetricMin, Max: limit("20us")}}, "vf/tcp-64"},
 		"the spread":                             {[]v1alpha1.Rule{compared}, []v1alpha1.Rule{{Metric: v1alpha1.MetricStdDev, Max: limit("20us")}}, "vf/tcp-64"},
+		"of the least sample, in another cell":   {[]v1alpha1.Rule{{Metric: v1alpha1.MetricMin, MaxIncrease: limit("10%"), Cells: []string{"udp-64"}}}, []v1alpha1.Rule{of(most, "tcp-64")}, "vf/udp-64"},
 		"losses":                                 {[]v1alpha1.Rule{compared}, []v1alpha1.Rule{{Metric: v1alpha1.MetricLost, Max: limit("0")}}, "vf/tcp-64"},
 		"only losses are compared":               {[]v1alpha1.Rule{{Metric: v1alpha1.MetricLost, MaxIncrease: limit("0")}}, []v1alpha1.Rule{of(most, "tcp-64")}, ""},
 		"only losses are compared, and no limit": {[]v1alpha1.Rule{{Metric: v1alpha1.MetricLost, MaxIncrease: limit("0")}}, nil, "vf/tcp-64"},
