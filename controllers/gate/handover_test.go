@@ -130,8 +130,12 @@ func TestObservedNodeStaysHeld(t *testing.T) {
 		"the other gate holds it":       {makeVerification("a", in(v1alpha1.VerificationFailed)), own, false},
 		"the other gate had passed it":  {makeVerification("a"), own, true},
 		"the other gate has it no more": {makeVerification("a"), makeVerification("a"), false},
+		"one that enforces has it":      {makeVerification("a", in(v1alpha1.VerificationFailed)), own, true},
 	} {
 		w := &world{node: makeNode("a"), owner: observing, gate: observing, verification: c.of}
+		if name == "one that enforces has it" {
+			w.owner = makeGate(func(g *v1alpha1.LatencyGate) { g.Name = observing.Name })
+		}
 		if c.of != own {
 			w.gate = makeGate()
 		}
@@ -141,5 +145,24 @@ func TestObservedNodeStaysHeld(t *testing.T) {
 		if got, err := r.publishes(t.Context(), w, turns.Publication{}); err != nil || got != c.want {
 			t.Errorf("%s: publishes %v, %v", name, got, err)
 		}
+	}
+}
+
+// A turn of the schedule is not the request of a user, also if a user requested an earlier one.
+func TestReasonOfATurn(t *testing.T) {
+	asked := func(v *v1alpha1.LatencyVerification) {
+		v.Status.Requests = &v1alpha1.ProcessedRequests{Verify: &v1alpha1.UserRequest{RequestedBy: "ada"}}
+	}
+	waits := func(v *v1alpha1.LatencyVerification) { v.Status.TurnRequestTime = at(0) }
+	for want, v := range map[string]*v1alpha1.LatencyVerification{
+		"VerifyRequested": makeVerification("a", asked, waits),
+		"ScheduleDue":     makeVerification("a", asked),
+	} {
+		if s := due("@daily", v); s.reason != want {
+			t.Errorf("%s, want %s: %s", s.reason, want, s.message)
+		}
+	}
+	if s := due("@daily", makeVerification("a", waits)); s.reason != v1alpha1.ReasonScheduleDue {
+		t.Errorf("%s: %s", s.reason, s.message)
 	}
 }
