@@ -265,3 +265,32 @@ func TestOtherManager(t *testing.T) {
 		}
 	}
 }
+
+// A Node says that it is held back, or released, only when all marks that were tried were written.
+func TestEventsOfMarks(t *testing.T) {
+	g := makeGate()
+	held, letIn := turns.PublicationOf(g, makeVerification("a", in(v1alpha1.VerificationFailed))), turns.PublicationOf(g, makeVerification("a"))
+	written := map[v1alpha1.NodeMark]error{v1alpha1.MarkCondition: nil, v1alpha1.MarkTaint: nil}
+	for name, c := range map[string]struct {
+		before, then turns.Publication
+		outcomes     map[v1alpha1.NodeMark]error
+		want         string
+	}{
+		"held":              {letIn, held, written, "NodeHeld"},
+		"released":          {held, letIn, written, "NodeReleased"},
+		"one mark refused":  {letIn, held, map[v1alpha1.NodeMark]error{v1alpha1.MarkCondition: nil, v1alpha1.MarkTaint: errDropped}, ""},
+		"nothing was tried": {letIn, held, nil, ""},
+		"held already":      {held, held, written, ""},
+	} {
+		recorder := events.NewFakeRecorder(10)
+		b := publisher{API: controllers.API{Recorder: recorder}, p: c.then, outcomes: c.outcomes}
+		b.tell(t.Context(), c.before.On(makeNode("a")), makeVerification("a"))
+		got := ""
+		for len(recorder.Events) > 0 {
+			got += <-recorder.Events
+		}
+		if c.want == "" && got != "" || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
