@@ -77,7 +77,7 @@ func TestFirstResultNeedsALimit(t *testing.T) {
 		"a latency":           {[]v1alpha1.Rule{{Metric: v1alpha1.MetricP50, Max: v1alpha1.Limit{Text: "8us"}}}, eventPassed},
 		"lost messages":       {[]v1alpha1.Rule{{Metric: v1alpha1.MetricLost, Max: v1alpha1.Limit{Text: "0"}}}, eventUndecided},
 		"a rate of a stream":  {[]v1alpha1.Rule{{Metric: v1alpha1.MetricThroughput, Min: v1alpha1.Limit{Text: "1G"}}}, eventUndecided},
-		"the least sample":    {[]v1alpha1.Rule{{Metric: v1alpha1.MetricMin, Max: v1alpha1.Limit{Text: "8us"}}}, eventUndecided},
+		"the least sample":    {[]v1alpha1.Rule{{Metric: v1alpha1.MetricMin, Max: v1alpha1.Limit{Text: "8us"}}}, eventPassed},
 		"the spread":          {[]v1alpha1.Rule{{Metric: v1alpha1.MetricStdDev, Max: v1alpha1.Limit{Text: "8us"}}}, eventUndecided},
 		"of another cell":     {[]v1alpha1.Rule{{Metric: v1alpha1.MetricP99, Max: v1alpha1.Limit{Text: "8us"}, Cells: []string{"tcp-9"}}}, eventUndecided},
 		"losses, and latency": {[]v1alpha1.Rule{{Metric: v1alpha1.MetricLost, Max: v1alpha1.Limit{Text: "0"}}, {Metric: v1alpha1.MetricP99, Max: v1alpha1.Limit{Text: "8us"}}}, eventPassed},

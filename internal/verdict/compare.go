@@ -416,12 +416,12 @@ func (c Comparison) sessions() string {
 }
 
 // Unbounded returns a cell that a rule of compare compares and no rule of bound limits absolutely:
-// min, stddev and lost say little of a latency. It is empty if each cell, or one at least, is limited.
+// stddev and lost say little of a latency. It is empty if each cell, or one at least, is limited.
 func Unbounded(compare, bound []v1alpha1.Rule, cells []Cell) string {
 	selected := func(rules []v1alpha1.Rule, c Cell, absolutely bool) bool {
 		return slices.ContainsFunc(rules, func(r v1alpha1.Rule) bool {
 			parsed, err := parseRule(r)
-			level := parsed.metric.Percentile || r.Metric == v1alpha1.MetricMean || parsed.metric.Unit == v1alpha1.UnitBitsPerSecond
+			level := parsed.metric.Unit == v1alpha1.UnitBitsPerSecond || parsed.metric.Percentile || r.Metric == v1alpha1.MetricMean || r.Metric == v1alpha1.MetricMin
 			return err == nil && parsed.selects(c, "") && (absolutely && parsed.kind == absolute && level || !absolutely && parsed.kind == byRatio)
 		})
 	}

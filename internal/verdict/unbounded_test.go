@@ -26,7 +26,7 @@ func TestUnbounded(t *testing.T) {
 		"one of two cells":                       {[]v1alpha1.Rule{compared}, []v1alpha1.Rule{of(most, "tcp-64")}, "vf/udp-64"},
 		"one of two variants":                    {[]v1alpha1.Rule{of(compared, "tcp-64")}, []v1alpha1.Rule{{Metric: most.Metric, Max: most.Max, Variants: []string{"vf"}}}, "pf/tcp-64"},
 		"a cell that nothing compares":           {[]v1alpha1.Rule{of(compared, "tcp-64")}, []v1alpha1.Rule{of(most, "tcp-64")}, ""},
-		"the least sample":                       {[]v1alpha1.Rule{compared}, []v1alpha1.Rule{{Metric: v1alpha1.MetricMin, Max: limit("20us")}}, "vf/tcp-64"},
+		"the least sample":                       {[]v1alpha1.Rule{compared}, []v1alpha1.Rule{{Metric: v1alpha1.MetricMin, Max: limit("20us")}}, ""},
 		"the spread":                             {[]v1alpha1.Rule{compared}, []v1alpha1.Rule{{Metric: v1alpha1.MetricStdDev, Max: limit("20us")}}, "vf/tcp-64"},
 		"of the least sample, in another cell":   {[]v1alpha1.Rule{{Metric: v1alpha1.MetricMin, MaxIncrease: limit("10%"), Cells: []string{"udp-64"}}}, []v1alpha1.Rule{of(most, "tcp-64")}, "vf/udp-64"},
 		"losses":                                 {[]v1alpha1.Rule{compared}, []v1alpha1.Rule{{Metric: v1alpha1.MetricLost, Max: limit("0")}}, "vf/tcp-64"},
