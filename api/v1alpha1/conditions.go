@@ -199,6 +199,9 @@ func finished(conditions []metav1.Condition) bool {
 	return c != nil && c.Status != metav1.ConditionUnknown
 }
 
+// Observes reports whether the gate measures nodes, and neither marks them nor holds them back.
+func (g *LatencyGate) Observes() bool { return g.Spec.Enforcement.Mode == EnforcementObserve }
+
 // Verdict returns the verdict of the present spec; nil if there is none, or the spec changed since.
 func (b *LatencyBenchmark) Verdict() *Verdict {
 	if c := meta.FindStatusCondition(b.Status.Conditions, ConditionPassed); c != nil && c.ObservedGeneration < b.Generation {

@@ -52,7 +52,7 @@ func (r *Verifications) writeMarkFailures(ctx context.Context, before, v *v1alph
 // publishes reports whether the gate owns the node, or no gate does. No record may hold a node that
 // is released without a Pass.
 func (r *Verifications) publishes(ctx context.Context, w *world, p turns.Publication) (bool, error) {
-	if w.node == nil || w.owner != nil && w.owner.Spec.Enforcement.Mode != v1alpha1.EnforcementObserve || p.HoldsBack() {
+	if w.node == nil || w.owner != nil && !w.owner.Observes() || p.HoldsBack() {
 		return w.holds(), nil
 	}
 	others, err := r.others(ctx, w.verification)

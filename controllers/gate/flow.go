@@ -419,7 +419,8 @@ func waits(w *world, since time.Time, limit time.Duration, reason, message strin
 func accepted(w *world, message string) step {
 	s := step{event: eventPassed, outcome: v1alpha1.VerdictPass, reason: v1alpha1.ReasonPassed, message: message}
 	session, current := ptr.Deref(w.benchmark.Status.Session, v1alpha1.Session{}), w.verification.Status.Benchmark
-	r, tolerances := session.Reference, turns.Tolerances(w.gate.Spec.Template.Benchmark())
+	template := w.gate.Spec.Template.Benchmark()
+	r, tolerances := session.Reference, turns.Tolerances(template)
 	if drifted := sessions.Drifted(w.verification.Status.Reference, current.Peer, session.Rounds, tolerances); drifted != "" {
 		return inconclusive(v1alpha1.ReasonDrifted, fmt.Sprintf("%s; if that is right, accept it: %s: %s", drifted, v1alpha1.FieldAccept, message))
 	}
@@ -433,7 +434,6 @@ func accepted(w *world, message string) step {
 	if why == "" && (!current.PeerVerified || !w.peerVerified) {
 		why = fmt.Sprintf("peer %s was not verified itself from begin to end", current.Peer)
 	}
-	template := w.gate.Spec.Template.Benchmark()
 	if !template.Criteria.Against(v1alpha1.BaselineGate) {
 		return s
 	}

@@ -86,7 +86,7 @@ func probeOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) *corev
 		PeriodSeconds: 3600,
 	}
 	switch {
-	case gate.Spec.Enforcement.Mode == v1alpha1.EnforcementObserve || !v.Status.State.Passed() && !turns.Held(gate, v):
+	case gate.Observes() || !v.Status.State.Passed() && !turns.Held(gate, v):
 		return nil
 	case v.Status.State.Passed():
 		probe.Exec.Command[1] = "verified"

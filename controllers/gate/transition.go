@@ -168,7 +168,7 @@ var (
 	}}
 	// notFound: the node is not preexisting. Mode Observe finds nodes as they are at its end.
 	notFound = effect{[]statusField{fieldPreexisting}, func(c *change) {
-		c.status.Preexisting = c.status.Preexisting && c.world.gate.Spec.Enforcement.Mode == v1alpha1.EnforcementObserve
+		c.status.Preexisting = c.status.Preexisting && c.world.gate.Observes()
 	}}
 	countStepFailure = effect{[]statusField{fieldStepFailure}, func(c *change) {
 		next := turns.OfNode.StepFailure(c.status.StepFailure, c.reason, c.message, c.now)
@@ -199,7 +199,7 @@ var (
 	begin = effect{[]statusField{fieldPreexisting, "introduced", "markFailures", "nodeUID", "gateUID", "systemUUID", "identity", "absent"}, func(c *change) {
 		w, status := c.world, c.status
 		status.Preexisting = status.Preexisting || c.reason == v1alpha1.ReasonNewNode && turns.FoundBy(w.gate, w.node) ||
-			c.event == eventReplaced && w.gate.Spec.Enforcement.Mode == v1alpha1.EnforcementObserve
+			c.event == eventReplaced && w.gate.Observes()
 		status.Introduced = status.Introduced || c.reason == v1alpha1.ReasonNewNode && turns.Older(w.node, w.gate)
 		if c.before.NodeUID != string(w.node.UID) {
 			status.MarkFailures = nil // They are about a Node that does not exist any more.

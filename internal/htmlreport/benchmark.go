@@ -158,10 +158,11 @@ func verdictOf(b *v1alpha1.LatencyBenchmark) *outcome {
 	if c != nil && c.ObservedGeneration >= b.Generation {
 		v.Message = c.Message
 	}
-	if b.Verdict() == nil {
+	given := b.Verdict()
+	if given == nil {
 		return &v
 	}
-	v.Verdict = *b.Verdict()
+	v.Verdict = *given
 	v.Judged = judgedRules(b.Spec.Criteria.Rules, v.Rules)
 	if g := v.Baseline; g != nil {
 		v.Against += fmt.Sprintf(", LatencyBenchmark %s/%s", g.Namespace, g.Benchmark)

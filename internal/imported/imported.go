@@ -329,15 +329,12 @@ func plausible(at time.Time) time.Time {
 
 // Nanoseconds reads whole ns of a latency type, one a line, as sfnt-pingpong's raw files.
 func Nanoseconds(r io.Reader, kind v1alpha1.LatencyType) (result.Histogram, error) {
-	recorder, sum, count := result.NewRecorder(), 0.0, 0.0
-	err := samples.Values(r, samples.Scale{Unit: time.Nanosecond, Half: kind == v1alpha1.LatencyHalfRTT}, func(ns int64) {
-		sum, count = sum+float64(ns), count+1
-		recorder.Record(ns)
-	})
-	if err = cmp.Or(err, samples.CheckMean(sum/count, "ns")); err != nil {
+	recorder := result.NewRecorder()
+	if err := samples.Values(r, samples.Scale{Unit: time.Nanosecond, Half: kind == v1alpha1.LatencyHalfRTT}, recorder.Record); err != nil {
 		return result.Histogram{}, err
 	}
-	return recorder.Histogram()
+	h, err := recorder.Histogram()
+	return h, cmp.Or(err, samples.CheckMean(float64(h.SumNs)/float64(h.Count), "ns"))
 }
 
 // HistogramLog reads an HdrHistogram log of ns as one round, or an export's as its rounds. kind is

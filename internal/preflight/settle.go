@@ -109,13 +109,12 @@ func Unsettled(gate *v1alpha1.LatencyGate, nodes []*corev1.Node, suppliers []Sup
 	module, plugin := func(s Supplier) bool { return s.Module }, func(s Supplier) bool { return s.Plugin }
 	needs, cordoned := len(plan.Resources(gate.Spec.Template.Benchmark())) > 0, MeasuresCordoned(gate)
 	if taint := HeldBy(gate); taint != nil {
+		const remedy = "add the toleration to them, or remove the taint from the gate, and from the nodes that have it: kubectl taint nodes NODE %[1]s-"
 		if found := some(module, *taint); len(found) > 0 {
-			return v1alpha1.ReasonDevicesWithheld, fmt.Sprintf("spec.enforcement.taint: Kernel Module Management unloads a module from a tainted node unless its Module tolerates %s; these do not: %s; "+
-				"add the toleration to them, or remove the taint from the gate, and from the nodes that have it: kubectl taint nodes NODE %[1]s-", taint.Key, text.List(found, maxSuppliers, ", "))
+			return v1alpha1.ReasonDevicesWithheld, fmt.Sprintf("spec.enforcement.taint: Kernel Module Management unloads a module from a tainted node unless its Module tolerates %s; these do not: %s; "+remedy, taint.Key, text.List(found, maxSuppliers, ", "))
 		}
 		if found := some(plugin, *taint); needs && len(found) > 0 {
-			return v1alpha1.ReasonDevicesWithheld, fmt.Sprintf("spec.enforcement.taint: the template needs devices, and device plugins do not start on a tainted node unless they tolerate %s; these do not: %s; "+
-				"add the toleration to them, or remove the taint from the gate, and from the nodes that have it: kubectl taint nodes NODE %[1]s-", taint.Key, text.List(found, maxSuppliers, ", "))
+			return v1alpha1.ReasonDevicesWithheld, fmt.Sprintf("spec.enforcement.taint: the template needs devices, and device plugins do not start on a tainted node unless they tolerate %s; these do not: %s; "+remedy, taint.Key, text.List(found, maxSuppliers, ", "))
 		}
 	}
 	if found := some(module, cordon); needs && cordoned && len(found) > 0 {

@@ -21,21 +21,21 @@ type Publication struct {
 
 // Held reports whether a gate holds back the node of a verification while it is not verified.
 func Held(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) bool {
-	mode := gate.Spec.Enforcement.Mode
-	spared := mode == v1alpha1.EnforcementChanges && v.Status.Preexisting || gate.Status.Unsettled && v.Status.Introduced && !measured(v)
-	return mode != v1alpha1.EnforcementObserve && !spared
+	spared := gate.Spec.Enforcement.Mode == v1alpha1.EnforcementChanges && v.Status.Preexisting || gate.Status.Unsettled && v.Status.Introduced && !measured(v)
+	return !gate.Observes() && !spared
 }
 
 func Older(node *corev1.Node, gate *v1alpha1.LatencyGate) bool {
 	return node.CreationTimestamp.Before(&gate.CreationTimestamp)
 }
 
-// FoundBy reports whether a gate finds a new node as it is, which no other gate holds back.
+// FoundBy reports whether a gate finds a new node as it is: older, or the gate holds back none. It
+// does not so find a node that another gate holds back.
 func FoundBy(gate *v1alpha1.LatencyGate, node *corev1.Node) bool {
 	if c := NodeCondition(node, v1alpha1.NodeConditionVerified); c != nil && c.Status == corev1.ConditionFalse {
 		return false
 	}
-	return Older(node, gate) || observes(gate)
+	return Older(node, gate) || gate.Observes()
 }
 
 // PublicationOf returns no marks for a node that is not held back whatever its state. The condition
@@ -43,7 +43,7 @@ func FoundBy(gate *v1alpha1.LatencyGate, node *corev1.Node) bool {
 func PublicationOf(gate *v1alpha1.LatencyGate, v *v1alpha1.LatencyVerification) Publication {
 	status := v.Status
 	passed := status.State.Passed()
-	if gate.Spec.Enforcement.Mode == v1alpha1.EnforcementObserve || !passed && !Held(gate, v) {
+	if gate.Observes() || !passed && !Held(gate, v) {
 		return Publication{}
 	}
 	p := Publication{Condition: &corev1.NodeCondition{Type: v1alpha1.NodeConditionVerified, Status: corev1.ConditionFalse}}

@@ -126,18 +126,15 @@ func selects(g *v1alpha1.LatencyGate, node *corev1.Node) bool {
 	return err == nil && selector.Matches(labels.Set(node.Labels))
 }
 
-func observes(g *v1alpha1.LatencyGate) bool {
-	return g.Spec.Enforcement.Mode == v1alpha1.EnforcementObserve
-}
-
-// Owner returns the oldest gate that selects a node, those that only observe last; nil without one.
+// Owner returns the oldest gate that selects a node and is not being deleted, those that only observe
+// last; nil without one.
 func Owner(node *corev1.Node, gates []v1alpha1.LatencyGate) *v1alpha1.LatencyGate {
 	var owner *v1alpha1.LatencyGate
 	for i := range gates {
 		g := &gates[i]
 		switch {
 		case node == nil, !g.DeletionTimestamp.IsZero(), !selects(g, node):
-		case owner == nil, observes(owner) && !observes(g), observes(owner) == observes(g) && queue.CompareAge(g, owner) < 0:
+		case owner == nil, owner.Observes() && !g.Observes(), owner.Observes() == g.Observes() && queue.CompareAge(g, owner) < 0:
 			owner = g
 		}
 	}
@@ -245,7 +242,7 @@ func (s *Snapshot) begun(out *Outlook) *Snapshot {
 			v.Status = v1alpha1.LatencyVerificationStatus{State: v1alpha1.VerificationUnverified, Number: v.Status.Number}
 		}
 		if len(is.Changes) > 0 || is.Stale == v1alpha1.ReasonNodeReplaced {
-			v.Status.Preexisting = v.Status.Preexisting && s.Gate.Spec.Enforcement.Mode == v1alpha1.EnforcementObserve
+			v.Status.Preexisting = v.Status.Preexisting && s.Gate.Observes()
 		}
 		v.Status.NodeUID, v.Status.GateUID, v.Status.Identity, v.Status.Absent = string(node.UID), string(s.Gate.UID), is.Values, is.Absent
 		v.Status.StepFailure, v.Status.MarkFailures, v.Status.SuspectPeer, v.Status.Turn = nil, nil, "", nil

@@ -427,7 +427,7 @@ func Unbounded(compare, bound []v1alpha1.Rule, cells []Cell) string {
 	}
 	limited := func(c Cell) bool { return selected(bound, c, true) }
 	i := slices.IndexFunc(cells, func(c Cell) bool { return selected(compare, c, false) && !limited(c) })
-	if i < 0 && slices.ContainsFunc(cells, limited) {
+	if i < 0 && (len(cells) == 0 || slices.ContainsFunc(cells, limited)) {
 		return ""
 	}
 	return cells[max(i, 0)].Variant + "/" + cells[max(i, 0)].Name
