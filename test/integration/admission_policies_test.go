@@ -77,6 +77,9 @@ var _ = Describe("The admission policies", func() {
 		Expect(patch(ctx, admin, node, cordon)).To(Succeed())
 		By("refused, once the API server knows the policy")
 		Eventually(func() bool { return apierrors.IsForbidden(patch(ctx, admin, node, uncordon, client.DryRunAll)) }).Should(BeTrue())
+		// The policy of the spec before, of another label, refuses that, too, until the API server knows this one.
+		unselect := `{"metadata":{"labels":{"` + GateLabel + `":null}}}`
+		Eventually(func() bool { return apierrors.IsForbidden(patch(ctx, admin, node, unselect, client.DryRunAll)) }).Should(BeTrue())
 		Expect(patch(ctx, admin, node, uncordon)).To(MatchError(ContainSubstring("latency of node " + node.Name + " is not verified, so it stays cordoned")))
 		// kubectl uncordon prints the error and exits with 0.
 		_, out := kubectl(ctx, adminKubeconfig(namespace), "uncordon", node.Name)
@@ -89,7 +92,6 @@ var _ = Describe("The admission policies", func() {
 		Expect(set(admin, corev1.ConditionTrue)).To(MatchError(ContainSubstring("is the gate's to write")))
 		Expect(patch(ctx, admin, node, `{"metadata":{"labels":{"`+GateLabel+`":null}},"spec":{"unschedulable":null}}`)).To(MatchError(ContainSubstring("stays cordoned")))
 		By("two writes, of which the first takes off the label of the gate")
-		unselect := `{"metadata":{"labels":{"` + GateLabel + `":null}}}`
 		Expect(patch(ctx, admin, node, unselect)).To(MatchError(ContainSubstring("the label by which its gate selects it stays")))
 		Expect(patch(ctx, as("system:node:"+node.Name), node, unselect)).To(MatchError(ContainSubstring("the label by which its gate selects it stays")))
 		Expect(admin.Status().Patch(ctx, node.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(unselect)))).To(MatchError(ContainSubstring("selects it stays")))
